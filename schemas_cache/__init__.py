@@ -1,0 +1,1 @@
+"""JSON Schema in, token masks out."""

@@ -1,0 +1,270 @@
+"""The expression type between the front ends and the NFA.
+
+In: nothing; the front ends (`schema`, `pattern`) build expressions with the constructors below. Out: `Expr` trees and a
+`Grammar`, a set of named rules with a start rule. Cost: linear in what is built; simplification happens in the
+constructors, once, so that no later stage sees an empty concatenation or a choice of one.
+
+One tree type serves two levels. *Value* expressions describe the value of a string in Unicode code points and use
+`CharClass`; *text* expressions describe output bytes and use `ByteClass` and `Literal`. `spelling` turns the first into
+the second, once per string, which keeps lengths and patterns about values and escapes about spelling.
+
+Rejected: inlining references (recursion would need a second mechanism), and separate node types for arrays and strings
+(a counted repeat with a separator and an ordered list of optional members cover both in size linear in the schema).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+MAX_CODE_POINT = 0x10FFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Never:
+    """Matches nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """Matches the empty text only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Matches exactly these bytes."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ByteClass:
+    """Matches one byte out of sorted, disjoint, inclusive ranges."""
+
+    ranges: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CharClass:
+    """Matches one code point out of sorted, disjoint, inclusive ranges; value level only."""
+
+    ranges: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Concat:
+    """Matches the parts one after another."""
+
+    parts: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alt:
+    """Matches any one of the choices."""
+
+    choices: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Matches `body` from `minimum` to `maximum` times (None: no bound), `separator` between two of them.
+
+    The body is never nullable: `repeat` rewrites it. `free_text` marks a body that takes every character which needs no
+    escape, so that masks may allow all plain tokens as one block.
+    """
+
+    body: Expr
+    minimum: int
+    maximum: int | None
+    separator: Expr = field(default_factory=Empty)
+    free_text: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One entry of `Joined`."""
+
+    body: Expr
+    required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Matches members in order, optional ones may be left out, `separator` between two that are present.
+
+    Linear in the number of members, however many are optional. No member's body is nullable.
+    """
+
+    members: tuple[Member, ...]
+    separator: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Matches what the named rule matches. Rules are never nullable."""
+
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Matches `body`, and says that it is the value at JSON pointer segment `segment`.
+
+    None stands for the index in the innermost enclosing `Repeat`: an array's element number.
+    """
+
+    segment: str | None
+    body: Expr
+
+
+Expr = Never | Empty | Literal | ByteClass | CharClass | Concat | Alt | Repeat | Joined | Ref | Mark
+
+NEVER = Never()
+EMPTY = Empty()
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """Named rules and the name of the one to start with; text level throughout."""
+
+    start: str
+    rules: dict[str, Expr]
+
+
+def literal(data: bytes | str) -> Expr:
+    """Text level: these bytes (a string stands for its UTF-8); the empty one is `EMPTY`."""
+    raw = data.encode("utf-8") if isinstance(data, str) else data
+    return Literal(raw) if raw else EMPTY
+
+
+def char_class(ranges: Iterable[tuple[int, int]]) -> Expr:
+    """Value level: one code point out of `ranges` (any order, may overlap); `NEVER` when there is none."""
+    merged = merge_ranges(ranges)
+    return CharClass(merged) if merged else NEVER
+
+
+def byte_class(ranges: Iterable[tuple[int, int]]) -> Expr:
+    """Text level: one byte out of `ranges` (any order, may overlap); `NEVER` when there is none."""
+    merged = merge_ranges(ranges)
+    if len(merged) == 1 and merged[0][0] == merged[0][1]:
+        return Literal(bytes([merged[0][0]]))
+    return ByteClass(merged) if merged else NEVER
+
+
+def merge_ranges(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Sort inclusive ranges and join those that overlap or touch."""
+    merged: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
+        else:
+            merged.append((low, high))
+    return tuple(merged)
+
+
+def concat(*parts: Expr) -> Expr:
+    """One after another; flattens, joins neighbouring literals, drops `EMPTY`, is `NEVER` if a part is."""
+    flat: list[Expr] = []
+    for part in parts:
+        for piece in part.parts if isinstance(part, Concat) else (part,):
+            if isinstance(piece, Never):
+                return NEVER
+            if isinstance(piece, Literal) and flat and isinstance(flat[-1], Literal):
+                flat[-1] = Literal(flat[-1].data + piece.data)
+            elif not isinstance(piece, Empty):
+                flat.append(piece)
+    if not flat:
+        return EMPTY
+    return flat[0] if len(flat) == 1 else Concat(tuple(flat))
+
+
+def alt(*choices: Expr) -> Expr:
+    """Any one of these; flattens, drops `NEVER` and repetitions, keeps the order."""
+    flat: dict[Expr, None] = {}
+    for choice in choices:
+        for piece in choice.choices if isinstance(choice, Alt) else (choice,):
+            if not isinstance(piece, Never):
+                flat[piece] = None
+    if not flat:
+        return NEVER
+    return next(iter(flat)) if len(flat) == 1 else Alt(tuple(flat))
+
+
+def optional(body: Expr) -> Expr:
+    """`body` or nothing."""
+    return alt(EMPTY, body)
+
+
+def repeat(body: Expr, minimum: int, maximum: int | None, separator: Expr = EMPTY, *, free_text: bool = False) -> Expr:
+    """Count the repeats of `body`.
+
+    A nullable body is rewritten, as counting it would be ambiguous: `(a?){m,n}` is `(a){0,n}`.
+    """
+    if nullable(body):
+        if not isinstance(separator, Empty):
+            raise ValueError("a repeat with a separator needs a body that is never empty")
+        body, minimum = without_empty(body), 0
+    if maximum is not None and maximum < minimum:
+        return NEVER
+    if isinstance(body, Never):
+        return EMPTY if minimum == 0 else NEVER
+    if maximum == 0 or isinstance(body, Empty):
+        return EMPTY
+    if (minimum, maximum) == (1, 1):
+        return body
+    return Repeat(body, minimum, maximum, separator, free_text)
+
+
+def joined(members: Iterable[Member], separator: Expr) -> Expr:
+    """Ordered members; impossible optional ones are dropped, an impossible required one makes it `NEVER`."""
+    kept = []
+    for member in members:
+        if isinstance(member.body, Never):
+            if member.required:
+                return NEVER
+        else:
+            kept.append(member)
+    return Joined(tuple(kept), separator) if kept else EMPTY
+
+
+def mark(segment: str | None, body: Expr) -> Expr:
+    """`body` as the value at one more pointer segment."""
+    return body if isinstance(body, Never | Empty) else Mark(segment, body)
+
+
+def nullable(expr: Expr) -> bool:
+    """Whether the empty text matches."""
+    match expr:
+        case Empty():
+            return True
+        case Concat(parts):
+            return all(map(nullable, parts))
+        case Alt(choices):
+            return any(map(nullable, choices))
+        case Repeat():
+            return expr.minimum == 0
+        case Joined(members):
+            return not any(member.required for member in members)
+        case Mark(_, body):
+            return nullable(body)
+        case _:
+            return False
+
+
+def without_empty(expr: Expr) -> Expr:
+    """Same texts but the empty one."""
+    match expr:
+        case Empty():
+            return NEVER
+        case Alt(choices):
+            return alt(*map(without_empty, choices))
+        case Repeat() if expr.minimum == 0:
+            return repeat(expr.body, 1, expr.maximum, expr.separator, free_text=expr.free_text)
+        case Concat(parts) if nullable(expr):
+            return alt(*(concat(without_empty(part), *parts[i + 1 :]) for i, part in enumerate(parts)))
+        case Joined() if nullable(expr):
+            raise ValueError("members that may all be missing stand between brackets, never alone")
+        case Mark(segment, body):
+            return mark(segment, without_empty(body))
+        case _:
+            return expr
