@@ -1,1 +1,83 @@
-"""JSON Schema in, token masks out."""
+"""JSON Schema in, token masks out. Knows nothing of models or HTTP: a library of its own.
+
+The pipeline, in order, one file a stage:
+
+    source            what is asked: a schema, any JSON object, a regular expression, choices
+    schema/, pattern  document -> grammar, over the values of strings
+    spelling, utf8    values -> bytes: escapes and UTF-8
+    grammar           the expression type between front ends and automata
+    nfa               expressions -> NFA with calls and counters
+    alphabet          bytes -> equivalence classes
+    distance          dead ends, and how far each state is from the end of its block
+    frames, closure   what happens after a block; one step of the subset construction
+    automaton         the lazily determinised automaton: states are ints
+    finite            whole exploration and minimisation, where there is an end to it
+    vocabulary, trie  the tokens as bytes, and as a flat trie
+    sight, masks      what one token can see of a state -> one row of bits, shared by what looks alike
+    token_automaton   steps by token; the dense table for small finite cases
+    matcher           one sequence's walk
+    compile           all of the above in a row
+    snapshot, codec, store   tables as arrays, as bytes, on disk
+
+A minimal engine loop::
+
+    compiled = compile_schema({"type": "integer"}, vocabulary)
+    matcher = compiled.matcher()
+    while not matcher.finished:
+        token = sample(logits, matcher.mask())
+        matcher.advance(token)
+
+Threads: `Vocabulary`, `CompiledSchema` and `SchemaCache` may be shared between threads; a `Matcher` belongs to one
+thread at a time. New states and rows are made under one lock for each schema; what is known is read without it.
+"""
+
+from schemas_cache.codec import CorruptEntryError
+from schemas_cache.compile import CompiledSchema, compile_regex, compile_schema, compile_source
+from schemas_cache.errors import (
+    CompileTimeoutError,
+    DeadStateError,
+    Finding,
+    ForbiddenBytesError,
+    ForbiddenTokenError,
+    KatagamiError,
+    PatternError,
+    SchemaError,
+    SchemaTooComplexError,
+    UnsatisfiableSchemaError,
+)
+from schemas_cache.limits import Limits
+from schemas_cache.matcher import Matcher, fill_masks
+from schemas_cache.schema import SchemaOptions
+from schemas_cache.source import Source, choice_source, json_object_source, regex_source, schema_source
+from schemas_cache.store import Lookup, SchemaCache
+from schemas_cache.vocabulary import Vocabulary
+
+__all__ = [
+    "CompileTimeoutError",
+    "CompiledSchema",
+    "CorruptEntryError",
+    "DeadStateError",
+    "Finding",
+    "ForbiddenBytesError",
+    "ForbiddenTokenError",
+    "KatagamiError",
+    "Limits",
+    "Lookup",
+    "Matcher",
+    "PatternError",
+    "SchemaCache",
+    "SchemaError",
+    "SchemaOptions",
+    "SchemaTooComplexError",
+    "Source",
+    "UnsatisfiableSchemaError",
+    "Vocabulary",
+    "choice_source",
+    "compile_regex",
+    "compile_schema",
+    "compile_source",
+    "fill_masks",
+    "json_object_source",
+    "regex_source",
+    "schema_source",
+]

@@ -96,6 +96,14 @@ class ForbiddenTokenError(KatagamiError):
         super().__init__(f"token {token_id} is not allowed here (at {pointer or 'the root'})")
 
 
+class ForbiddenBytesError(KatagamiError):
+    """`advance_bytes` was called with bytes that cannot come here; the matcher is unchanged."""
+
+    def __init__(self, data: bytes, pointer: str) -> None:
+        self.data, self.pointer = data, pointer
+        super().__init__(f"the bytes {data!r} are not allowed here (at {pointer or 'the root'})")
+
+
 class DeadStateError(KatagamiError):
     """No token of the vocabulary can continue the text, although some bytes could."""
 

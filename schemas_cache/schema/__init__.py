@@ -1,1 +1,86 @@
-"""Front end."""
+"""The front end: from a JSON Schema to a grammar.
+
+In: a schema as `json.loads` gives it, and options. Out: a `Grammar` whose texts are the schema's documents in one fixed
+form, and warnings; or every reason why not, at once. Cost: linear in the schema but where `anyOf`s meet; the limits of
+`schemas_cache.limits` hold throughout.
+
+1. `document`: limits, annotations removed, references by position; also the canonical form and its hash.
+2. `keywords`, `reading`: all that the root reaches, each keyword checked; what is malformed or cannot be enforced.
+3. `loops`: references that only lead back to themselves.
+4. `merge`: subschemas that hold together (`$ref` and `anyOf` with their neighbours) as one set of facets.
+5. `numbers`, `values`, `names`, `free`, `layout`: texts of each kind; `lower` puts them together, a rule per reference.
+6. `prune`: rules without a finite text, and characters that the vocabulary lacks.
+
+Semantics are the standard's: a keyword constrains instances of its own type only, `{"minLength": 3}` allows numbers.
+What JSON leaves free is fixed: keys in the order of `properties`, then required names that are not declared, then open
+keys; blanks by mode; integers as plain digits. `additionalProperties` absent means closed by default, for objects that
+have a property keyword. Words that no draft knows are refused, but for `x-` extensions and annotations: see `keywords`.
+"""
+
+from __future__ import annotations
+
+from schemas_cache.errors import Finding, SchemaError, UnsatisfiableSchemaError
+from schemas_cache.grammar import Grammar, Never
+from schemas_cache.schema.document import Json, canonical, read_document, schema_hash
+from schemas_cache.schema.loops import reference_loops
+from schemas_cache.schema.lower import Lowering
+from schemas_cache.schema.options import SchemaOptions
+from schemas_cache.schema.plain import choice_grammar
+from schemas_cache.schema.prune import prune
+from schemas_cache.schema.reading import read
+from schemas_cache.spelling import Characters
+
+__all__ = ["SchemaOptions", "canonical", "choice_grammar", "json_object_grammar", "lower", "schema_hash"]
+
+
+def lower(schema: Json, options: SchemaOptions, characters: Characters) -> tuple[Grammar, tuple[Finding, ...]]:
+    """Write a schema as a grammar.
+
+    Parameters
+    ----------
+    schema : dict or bool
+        A JSON Schema as `json.loads` gives it; not changed.
+    options : SchemaOptions
+        How it is read and written.
+    characters : frozenset of str, or None
+        What the vocabulary can spell; None: everything.
+
+    Returns
+    -------
+    Grammar
+        Text level; every rule matches something.
+    tuple of Finding
+        Warnings: under `strict=False` what is not enforced.
+
+    Raises
+    ------
+    SchemaError
+        With all findings: what is malformed, and under `strict` what cannot be enforced.
+    UnsatisfiableSchemaError
+        When no document is left, or references only lead back to themselves.
+    SchemaTooComplexError
+        Beyond one of the limits.
+    """
+    if options.key_order != "declared":
+        reason = 'key_order "any" is not supported yet'
+        raise SchemaError([Finding("#", "", reason, 'leave it out: keys come in the order of "properties"')])
+    reading = read(read_document(schema), strict=options.strict)
+    loops = reference_loops(reading.schemas)
+    lowering = Lowering(reading.schemas, options, characters)
+    grammar = lowering.grammar()
+    dropped = tuple(lowering.findings)
+    findings = [*reading.findings, *lowering.faults, *(dropped if options.strict else ())]
+    if findings:
+        raise SchemaError([*findings, *loops])
+    if loops:
+        raise UnsatisfiableSchemaError(loops)
+    grammar = prune(grammar, characters)
+    if isinstance(grammar.rules[grammar.start], Never):
+        nothing = Finding("#", "", "no document is both finite and valid, or none that the vocabulary can spell")
+        raise UnsatisfiableSchemaError(tuple(lowering.dead_ends) or [nothing])
+    return grammar, (*reading.warnings, *dropped)
+
+
+def json_object_grammar(options: SchemaOptions, characters: Characters) -> Grammar:
+    """Any JSON object; raises as `lower` does, under `pretty` always."""
+    return lower({"type": "object"}, options, characters)[0]

@@ -1,0 +1,100 @@
+"""Whether work is taken now, and what ends it before its time.
+
+In: the engine, and signals from the server's start and end. Out: results, or the reason why there is none. The states
+of a server are: loading, ready, draining (a signal came: what runs may finish, nothing new begins), expired (the grace
+is over). Cost: two waiting tasks for each running request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from fastapi import Request
+
+from app.errors import ClientGoneError, ModelLoadingError
+from engine import Engine, EngineFailedError, ShuttingDownError
+
+T = TypeVar("T")
+log = logging.getLogger("katagami")
+
+
+class Gate:
+    """One per server; used on the event loop only.
+
+    Attributes
+    ----------
+    running : int
+        Requests at work.
+    draining : bool
+        Nothing new begins.
+    failure : Exception or None
+        Why the models could not be loaded.
+    loaded_at : int
+        Unix time at which they were.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.running = 0
+        self.draining = False
+        self.failure: Exception | None = None
+        self.loaded_at = 0
+        self._expired = asyncio.Event()
+
+    async def load(self) -> None:
+        """Load the models off the event loop, so that the server answers meanwhile."""
+        try:
+            await asyncio.to_thread(self.engine.start)
+            self.loaded_at = int(time.time())
+        except Exception as error:
+            self.failure = error
+            log.error("the models could not be loaded: %s", error)
+
+    def expire(self) -> None:
+        """End what still runs: each gets `ShuttingDownError`."""
+        self._expired.set()
+
+    def check_loaded(self) -> None:
+        """Raise `ModelLoadingError` until the models are there, `EngineFailedError` if they never will be."""
+        if self.failure:
+            raise EngineFailedError("the models could not be loaded")
+        if not self.engine.ready and not self.draining:
+            raise ModelLoadingError("the models are still being loaded; try again shortly")
+
+    def check_open(self) -> None:
+        """Raise `ShuttingDownError` or `ModelLoadingError` where no work is taken."""
+        if self.draining:
+            raise ShuttingDownError
+        self.check_loaded()
+
+    async def run(self, request: Request, work: Coroutine[None, None, T]) -> T:
+        """Await the work, or cancel it: when the client goes away, and when the grace is over."""
+        self.running += 1
+        task = asyncio.ensure_future(work)
+        gone = asyncio.ensure_future(_disconnected(request))
+        expired = asyncio.ensure_future(self._expired.wait())
+        try:
+            await asyncio.wait({task, gone, expired}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            if gone.done():
+                raise ClientGoneError("the client closed the connection")
+            raise ShuttingDownError
+        finally:
+            await _cancel(task, gone, expired)
+            self.running -= 1
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _cancel(*tasks: asyncio.Future[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,184 @@
+"""How fields are checked, and how a fault is told.
+
+In: a JSON object and a pydantic model. Out: the model's instance, or `RequestError` with the contract's code, the
+dotted path of the field, and a hint where another server's field was meant. Of several faults the first is told, but a
+misplaced or foreign field goes first, since it is most often the cause of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from app.errors import RequestError, clip
+
+M = TypeVar("M", bound=BaseModel)
+
+# Accepted on every route, without effect: vendors' fields that change nothing here.
+IGNORED = frozenset({
+    "cache_control", "diagnostics", "include", "inference_geo", "metadata", "prediction", "prompt_cache_key",
+    "prompt_cache_options", "prompt_cache_retention", "reasoning", "reasoning_effort", "safety_identifier",
+    "service_tier", "speed", "store", "truncation", "user", "user_profile_id", "verbosity", "workspace_id",
+})  # fmt: skip
+
+_FORM = '"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": {…}}}'
+_SCHEMA = f"use {_FORM}"
+_DEEPER = f"a schema belongs at response_format.json_schema.schema: {_FORM}"
+_ONE_TOO_FEW = f"a schema goes one level deeper, beside its name: {_FORM}"
+_REGEX = 'use "response_format": {"type": "regex", "regex": "…"}'
+_CHOICE = 'use "response_format": {"type": "choice", "choice": ["…", "…"]}'
+_GRAMMAR = f"grammars are not read here; write it as a schema ({_FORM}) or as a regular expression ({_REGEX})"
+_TOP_LEVEL = "put its members at the top level of the body, such as temperature and max_tokens"
+_SCHEMA_KEYWORDS = (
+    "type",
+    "properties",
+    "$ref",
+    "anyOf",
+    "allOf",
+    "oneOf",
+    "enum",
+    "const",
+    "items",
+    "$schema",
+    "$defs",
+)
+
+# What another server calls it, or where it does not belong -> how it is written here.
+HINTS: dict[str, str] = {
+    **dict.fromkeys((f"response_format.{key}" for key in ("schema", "name", "strict", "value")), _DEEPER),
+    **dict.fromkeys((f"response_format.json_schema.{key}" for key in _SCHEMA_KEYWORDS), _ONE_TOO_FEW),
+    **dict.fromkeys(("guided_json", "json_schema", "schema", "format", "output_format", "response_model"), _SCHEMA),
+    **dict.fromkeys(("structured_outputs", "output_config", "text"), _SCHEMA),
+    **dict.fromkeys(("guided_regex", "regex"), _REGEX),
+    **dict.fromkeys(("guided_choice", "choice"), _CHOICE),
+    **dict.fromkeys(("guided_grammar", "grammar", "ebnf", "lark"), _GRAMMAR),
+    **dict.fromkeys(("extra_body", "sampling_params", "options", "parameters"), _TOP_LEVEL),
+    **dict.fromkeys(("n_predict", "max_new_tokens", "max_length", "max_completion_tokens"), 'use "max_tokens"'),
+    **dict.fromkeys(("guided_whitespace_pattern", "whitespace"), 'use "structured_options": {"whitespace": "spaced"}'),
+    "max_output_tokens": 'use "max_tokens"',
+    "guided_decoding_backend": "there is one way of decoding here; leave it out",
+    "messages": 'this route takes "prompt"',
+    "inputs": 'use "prompt"',
+    "stop_sequences": 'use "stop"',
+}
+
+_CODES = {
+    "missing": "missing_required_parameter",
+    "union_tag_not_found": "missing_required_parameter",
+    "extra_forbidden": "unknown_parameter",
+}
+_OWN_CODES = frozenset({"invalid_type", "invalid_value", "unsupported_parameter", "missing_required_parameter"})
+
+
+def without_nulls(data: object) -> object:
+    """The object without its null members; other values as they are."""
+    if not isinstance(data, dict):
+        return data
+    return {key: value for key, value in data.items() if value is not None}
+
+
+class Fields(BaseModel):
+    """Base of all bodies: null is the same as absent, ignored fields are dropped, unknown ones refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_absent(cls, data: object) -> object:
+        return without_nulls(data)
+
+
+def parse(model: type[M], data: object) -> M:
+    """Check a body; raises `RequestError`."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise _request_error(error.errors(include_url=False, include_context=True)) from None
+
+
+def _request_error(faults: Sequence[ErrorDetails]) -> RequestError:
+    fault = next((f for f in faults if f["type"] == "extra_forbidden" and _path(f) in HINTS), faults[0])
+    path = _path(fault)
+    code = fault["type"] if fault["type"] in _OWN_CODES else _CODES.get(fault["type"])
+    if code is None:
+        code = "invalid_type" if fault["type"].endswith(("_type", "_parsing")) else "invalid_value"
+    reason = "unknown field" if code == "unknown_parameter" else fault["msg"]
+    hint = HINTS.get(path) if code in ("unknown_parameter", "missing_required_parameter") else None
+    return RequestError(code, f"{path or 'body'}: {reason}" + (f"; {hint}" if hint else ""), path or None)
+
+
+def _path(fault: ErrorDetails) -> str:
+    """Dotted path of the field; list positions in brackets."""
+    place = [part for i, part in enumerate(fault["loc"]) if not (i == 1 and fault["loc"][0] == "response_format")]
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
+    missing_tag = fault["type"] in ("union_tag_not_found", "union_tag_invalid")
+    return clip(f"{path}.type" if missing_tag else path, 120)
+
+
+def type_error(expected: str) -> PydanticCustomError:
+    """The fault of a value of the wrong JSON type."""
+    return PydanticCustomError("invalid_type", "must be {expected}", {"expected": expected})
+
+
+def value_error(reason: str) -> PydanticCustomError:
+    """The fault of a value outside its range."""
+    return PydanticCustomError("invalid_value", "{reason}", {"reason": reason})
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise type_error("an integer")
+    return value
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise type_error("a number")
+    try:
+        return float(value)
+    except OverflowError:
+        raise value_error("is out of range") from None
+
+
+Integer = Annotated[int, BeforeValidator(_integer)]  # 1.0 is an integer; true is not
+Number = Annotated[float, BeforeValidator(_number)]
+
+
+def only(value: object, why: str = "is not available yet") -> AfterValidator:
+    """A field that is known, and whose other values are refused: nothing is ever silently ignored."""
+
+    def check(given: Any) -> Any:
+        if given != value:
+            raise PydanticCustomError("unsupported_parameter", "{given} {why}", {"given": _shown(given), "why": why})
+        return given
+
+    return AfterValidator(check)
+
+
+def _shown(value: object) -> str:
+    return clip({True: "true", False: "false"}.get(value, value) if isinstance(value, bool) else repr(value), 40)
+
+
+def refused(why: str) -> AfterValidator:
+    """A field that is known and always refused."""
+
+    def check(_: Any) -> Any:
+        raise PydanticCustomError("unsupported_parameter", "{why}", {"why": why})
+
+    return AfterValidator(check)
+
+
+def one_of_types(expected: str, check: Callable[[Any], bool]) -> BeforeValidator:
+    """A field whose JSON type is one of several."""
+
+    def validate(value: Any) -> Any:
+        if not check(value):
+            raise type_error(expected)
+        return value
+
+    return BeforeValidator(validate)

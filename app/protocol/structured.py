@@ -1,0 +1,116 @@
+"""`response_format` and `structured_options`: what the text must be.
+
+In: the two fields. Out: a `Source` for the compiler, or None for free text. Fail closed: whatever was asked for and is
+not understood, misplaced, or not available is refused with the path of the field.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, StrictBool, StrictStr
+
+from app.errors import RequestError
+from app.protocol.fields import Fields, Number, one_of_types, only, without_nulls
+from schemas_cache import SchemaOptions, Source, choice_source, json_object_source, regex_source, schema_source
+
+Schema = Annotated[Any, one_of_types("an object or a boolean", lambda value: isinstance(value, dict | bool))]
+
+
+class NamedSchema(Fields):
+    """`json_schema` inside the format."""
+
+    name: Annotated[StrictStr, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+    content: Annotated[Schema, Field(alias="schema")]
+    strict: StrictBool = True
+    description: StrictStr | None = None
+
+
+class TextFormat(Fields):
+    """Free text."""
+
+    type: Literal["text"]
+
+
+class JsonObjectFormat(Fields):
+    """Any JSON object."""
+
+    type: Literal["json_object"]
+
+
+class JsonSchemaFormat(Fields):
+    """A document that satisfies a schema."""
+
+    type: Literal["json_schema"]
+    json_schema: NamedSchema
+
+
+class RegexFormat(Fields):
+    """Text that a regular expression matches as a whole."""
+
+    type: Literal["regex"]
+    regex: StrictStr
+
+
+class ChoiceFormat(Fields):
+    """One of these texts."""
+
+    type: Literal["choice"]
+    choice: Annotated[list[StrictStr], Field(min_length=1)]
+
+
+ResponseFormat = Annotated[
+    TextFormat | JsonObjectFormat | JsonSchemaFormat | RegexFormat | ChoiceFormat,
+    Field(discriminator="type"),
+    BeforeValidator(without_nulls),
+]
+
+
+class StructuredOptions(Fields):
+    """How the text is constrained; on completions, so far."""
+
+    whitespace: Literal["spaced", "compact", "flexible", "pretty"] = "spaced"
+    on_limit: Annotated[Literal["close", "truncate", "error"], only("truncate")] = "truncate"
+    additional_properties: Literal["closed", "open"] = "closed"
+    key_order: Annotated[Literal["declared", "any"], only("declared")] = "declared"
+    method: Annotated[Literal["mask", "retry", "asap", "smc"], only("mask")] = "mask"
+    diagnostics: Annotated[StrictBool, only(False)] = False
+    logprobs: Annotated[Literal["raw", "masked"], only("raw")] = "raw"
+    schema_in_prompt: Annotated[StrictBool, only(False, "is for chat-like routes")] = False
+    report_closed_as: Annotated[Literal["length", "stop"], only("length")] = "length"
+    allow_refusal: Annotated[StrictBool, only(False)] = False
+    compile_timeout: Annotated[Number, Field(gt=0)] | None = None
+
+
+def to_source(response_format: ResponseFormat | None, options: StructuredOptions) -> Source | None:
+    """What to enforce; raises `RequestError` for options without anything to enforce."""
+    if isinstance(response_format, JsonSchemaFormat):
+        named = response_format.json_schema
+        return schema_source(named.content, _schema_options(options, strict=named.strict))
+    if isinstance(response_format, JsonObjectFormat):
+        return json_object_source(_schema_options(options, strict=True))
+    if isinstance(response_format, RegexFormat):
+        return regex_source(response_format.regex)
+    if isinstance(response_format, ChoiceFormat):
+        return choice_source(response_format.choice)
+    for field in sorted(options.model_fields_set - {"logprobs"}):
+        path = f"structured_options.{field}"
+        raise RequestError("invalid_value", f"{path}: means nothing without a response_format to enforce", path)
+    return None
+
+
+def compile_timeout_s(options: StructuredOptions, cap_s: float) -> float | None:
+    """The request's own time limit for compiling; raises `RequestError` above the server's."""
+    if options.compile_timeout is not None and options.compile_timeout > cap_s:
+        path = "structured_options.compile_timeout"
+        raise RequestError("invalid_value", f"{path}: must be at most the server's {cap_s:g} s", path)
+    return options.compile_timeout
+
+
+def _schema_options(options: StructuredOptions, *, strict: bool) -> SchemaOptions:
+    return SchemaOptions(
+        strict=strict,
+        whitespace=options.whitespace,
+        additional_properties=options.additional_properties,
+        key_order=options.key_order,
+    )

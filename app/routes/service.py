@@ -1,0 +1,31 @@
+"""`GET /health`, `/ready` and `/version`: for load balancers and people."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+
+from app.gate import Gate
+from app.version import VERSION
+
+router = APIRouter()
+
+
+@router.get("/health")
+async def health() -> JSONResponse:
+    """200 while the process lives."""
+    return JSONResponse({"status": "ok"})
+
+
+@router.get("/ready")
+async def ready(request: Request) -> JSONResponse:
+    """200 while work is taken, else 503 and why."""
+    gate: Gate = request.app.state.gate
+    gate.check_open()
+    return JSONResponse({"status": "ready"})
+
+
+@router.get("/version")
+async def show_version() -> JSONResponse:
+    """The version of this server."""
+    return JSONResponse({"version": VERSION})

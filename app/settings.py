@@ -1,0 +1,67 @@
+"""What the server is told from outside: environment variables in, `Settings` out, frozen.
+
+Every setting is `KATAGAMI_` and its name in capitals; `katagami serve` has a flag for most, and a flag wins.
+docs/configuration.md lists them; a test keeps the two equal.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from engine import EngineConfig
+
+
+def default_home() -> Path:
+    """Where the platform keeps caches: `$XDG_CACHE_HOME/katagami`, else `~/.cache/katagami`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "katagami"
+
+
+class Settings(BaseSettings):
+    """All settings, with their defaults and bounds."""
+
+    model_config = SettingsConfigDict(env_prefix="KATAGAMI_", frozen=True, extra="ignore")
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8000, ge=0, le=65535)
+    model: Annotated[tuple[str, ...], NoDecode] = ("katagami-char", "katagami-bpe")
+    home: Path = Field(default_factory=default_home)
+    max_running: int = Field(default=64, ge=1)
+    max_queued: int = Field(default=256, ge=1)
+    compile_workers: int = Field(default=2, ge=1)
+    compile_timeout_s: float = Field(default=60.0, gt=0)
+    default_max_tokens: int = Field(default=512, ge=1)
+    body_limit_bytes: int = Field(default=8 * 2**20, ge=1)
+    grace_s: float = Field(default=30.0, ge=0)
+    seed: int | None = None
+    log_level: str = "info"
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        """Several models are written with commas between them."""
+        return tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
+
+    @property
+    def cache_folder(self) -> Path:
+        """Where compiled schemas are kept."""
+        return self.home / "schemas"
+
+    def engine_config(self) -> EngineConfig:
+        """The engine's part of the settings."""
+        return EngineConfig(
+            model=self.model[0],
+            models=self.model,
+            cache_folder=self.cache_folder,
+            max_running=self.max_running,
+            max_queued=self.max_queued,
+            compile_workers=self.compile_workers,
+            compile_timeout_s=self.compile_timeout_s,
+            default_max_tokens=self.default_max_tokens,
+            seed=self.seed,
+            grace_s=self.grace_s,
+        )

@@ -1,0 +1,234 @@
+"""What binds one sequence: forced tokens ahead of the model, stop strings, the ways to end.
+
+In: a `Sequence` with its matcher, and the token that was drawn for it. Out: the same sequence, longer by that token and
+by those that are forced after it, and over where it has come to its end. Cost: a few microseconds a token; forced bytes
+are tokenised once and remembered, since the same ones recur in every record.
+
+Forced bytes need no logits. They are tokenised as a whole, as the tokenizer would on its own, since a text spelled
+token by token from single characters is nothing that the model has seen in training. The last of these tokens is given
+back and drawn under the mask, since a longer token may reach into what follows; it is kept where nothing follows, or
+where each character is one token and no token is longer. Forced tokens are charged against the token limit before they
+are taken.
+
+Rejected: taking the last token too (a text of other tokens than the model writes), forcing bytes in the middle of a
+character, and asking the mask whether a single token is left, which would make jump-forward depend on the vocabulary's
+accidents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.sequence import Sequence
+from schemas_cache import Matcher, Vocabulary
+
+FORCED_BYTES = 4096  # tokenised at once; what is forced beyond them is taken after the next token
+REMEMBERED_CHUNKS = 4096  # forced byte strings kept; more are possible only with as many schemas
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Forced bytes as tokens: `body` is taken at once, `last` is given back unless it ends the text."""
+
+    body: tuple[int, ...]
+    body_bytes: bytes
+    last: tuple[int, ...]  # one token or none
+    last_bytes: bytes
+
+
+NOTHING = Chunk((), b"", (), b"")
+
+
+class Forcing:
+    """Takes forced bytes as tokens; one for each tokenizer, used by one thread.
+
+    Parameters
+    ----------
+    vocabulary : Vocabulary
+        Bytes of each token.
+    encode_bytes : callable
+        Tokenises UTF-8 canonically. Where it raises `ValueError`, or its tokens do not spell
+        the bytes exactly, nothing is forced.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, encode_bytes: Callable[[bytes], Iterable[int]]) -> None:
+        self._token_bytes = vocabulary.token_bytes
+        self._encode = encode_bytes
+        self._gives_back = not one_token_per_character(vocabulary)
+        self._chunks: dict[bytes, Chunk] = {}
+
+    def take(self, matcher: Matcher, tokens_left: int) -> tuple[int, ...]:
+        """Advance the matcher over what is forced, by at most this many tokens, and return them."""
+        forced = matcher.forced()
+        if not forced or tokens_left <= 0:
+            return ()
+        chunk = self._chunk(forced)
+        if len(chunk.body) > tokens_left:
+            body = chunk.body[:tokens_left]
+            matcher.advance_bytes(self._spell(body))
+            return body
+        if chunk.body:
+            matcher.advance_bytes(chunk.body_bytes)
+        if chunk.last and len(chunk.body) < tokens_left:
+            matcher.advance_bytes(chunk.last_bytes)
+            if matcher.finished:
+                return chunk.body + chunk.last
+            matcher.rollback(1)
+        return chunk.body
+
+    def _chunk(self, forced: bytes) -> Chunk:
+        chunk = self._chunks.get(forced)
+        if chunk is None:
+            if len(self._chunks) >= REMEMBERED_CHUNKS:
+                self._chunks.clear()
+            chunk = self._chunks[forced] = self._tokenise(forced)
+        return chunk
+
+    def _tokenise(self, forced: bytes) -> Chunk:
+        data = forced[: whole_characters_end(forced[:FORCED_BYTES])]
+        try:
+            ids = tuple(self._encode(data)) if data else ()
+        except ValueError:  # the tokenizer cannot spell it, though single tokens can
+            return NOTHING
+        if not ids or self._spell(ids) != data:
+            return NOTHING
+        if not self._gives_back:
+            return Chunk(ids, data, (), b"")
+        return Chunk(ids[:-1], self._spell(ids[:-1]), ids[-1:], self._spell(ids[-1:]))
+
+    def _spell(self, ids: tuple[int, ...]) -> bytes:
+        return b"".join(self._token_bytes[token_id] for token_id in ids)
+
+
+def one_token_per_character(vocabulary: Vocabulary) -> bool:
+    """Whether every text has one spelling: each token is one character, and no two are the same."""
+    spelled = [data for data in vocabulary.token_bytes if data]
+    try:
+        return len(set(spelled)) == len(spelled) and all(len(data.decode("utf-8")) == 1 for data in spelled)
+    except UnicodeDecodeError:
+        return False
+
+
+def whole_characters_end(data: bytes) -> int:
+    """Length of the longest beginning of `data` that is whole characters; 0 where it begins inside one."""
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.start
+    return len(data)
+
+
+def drawable_words(vocabulary: Vocabulary) -> NDArray[np.uint32]:
+    """Packed row, uint32 (W,), of what free text may be drawn from: tokens that stand for bytes, and end tokens."""
+    allowed = np.zeros((len(vocabulary) + 31) // 32 * 32, bool)
+    allowed[: len(vocabulary)] = [bool(data) for data in vocabulary.token_bytes]
+    allowed[list(vocabulary.end_ids)] = True
+    return np.packbits(allowed, bitorder="little").view("<u4").astype(np.uint32)
+
+
+class Walk:
+    """Leads the sequences of one vocabulary from token to token to their end.
+
+    Parameters
+    ----------
+    vocabulary : Vocabulary
+        Bytes and end tokens.
+    forcing : Forcing
+        Where forced tokens come from.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, forcing: Forcing) -> None:
+        self._token_bytes = vocabulary.token_bytes
+        self._end_ids = frozenset(vocabulary.end_ids)
+        self._forcing = forcing
+
+    def begin(self, row: Sequence) -> None:
+        """Take what is forced before the first draw, or end at once where there is nothing to draw."""
+        if row.tokens_left > 0:
+            self._jump(row)
+        self._settle(row)
+
+    def advance(self, row: Sequence, token_id: int) -> None:
+        """Take the token that was drawn, and what is forced after it.
+
+        Raises
+        ------
+        ForbiddenTokenError
+            When the token is not allowed; nothing is changed then.
+        """
+        if token_id in self._end_ids:
+            row.complete = row.matcher is None or row.matcher.accepting
+            row.stop_reason = "end_turn"
+            return
+        if row.matcher is not None:
+            row.matcher.advance(token_id)
+        self._append(row, token_id)
+        if not row.over:
+            self._jump(row)
+            self._settle(row)
+
+    def dead_end(self, row: Sequence) -> bool:
+        """Whether the text has to end since no token is left; then it is over, and complete.
+
+        That is so where it may end and the vocabulary has no end token to say it with.
+        """
+        if row.matcher is None or not row.matcher.accepting:
+            return False
+        row.stop_reason, row.complete = "end_turn", True
+        return True
+
+    def _jump(self, row: Sequence) -> None:
+        if row.matcher is None or not row.job.request.jump_forward:
+            return
+        for token_id in self._forcing.take(row.matcher, row.tokens_left):
+            row.forced_tokens += 1
+            self._append(row, token_id)
+            if row.over:
+                return
+
+    def _append(self, row: Sequence, token_id: int) -> None:
+        row.token_ids.append(token_id)
+        row.pending.append(token_id)
+        row.data += self._token_bytes[token_id]
+        if row.stops:
+            cut_at_stop(row, len(self._token_bytes[token_id]))
+
+    def _settle(self, row: Sequence) -> None:
+        matcher = row.matcher
+        if row.over:
+            return
+        if matcher is not None and matcher.finished:
+            row.stop_reason, row.complete = "end_turn", True
+        elif row.tokens_left <= 0:
+            row.stop_reason, row.complete = row.limit_reason, matcher is not None and matcher.accepting
+
+
+def cut_at_stop(row: Sequence, new_bytes: int) -> None:
+    """End the sequence where its last `new_bytes` bytes completed a stop string: the first one to be complete.
+
+    Of several that end at the same byte the longest is taken, so that the outcome does not depend on how the text was
+    cut into tokens.
+    """
+    found: list[tuple[int, int, bytes]] = []
+    for stop in row.stops:
+        start = row.data.find(stop, max(0, len(row.data) - new_bytes - len(stop) + 1))
+        if start >= 0:
+            found.append((start + len(stop), start, stop))
+    if not found:
+        return
+    _, row.text_bytes, stop = min(found)
+    row.stop_reason, row.stop_sequence = "stop_sequence", stop.decode("utf-8")
+    row.complete = row.matcher is None or is_document(row.matcher, bytes(row.data[: row.text_bytes]))
+
+
+def is_document(matcher: Matcher, data: bytes) -> bool:
+    """Whether these bytes, the beginning of a text that the matcher let through, are a whole document of themselves."""
+    fresh = matcher.fork()
+    fresh.reset()
+    if data:
+        fresh.advance_bytes(data)
+    return fresh.accepting

@@ -1,0 +1,52 @@
+"""What can go wrong between a request and its result, one class per cause; each ends its own request and no other.
+
+Every class carries its facts as fields, so that a server maps them to answers without reading text. Errors of the
+schema itself are those of `schemas_cache`.
+"""
+
+from __future__ import annotations
+
+from schemas_cache import DeadStateError, KatagamiError
+
+
+class UnknownModelError(KatagamiError):
+    """No model of that name is loaded."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        self.name, self.known = name, known
+        super().__init__(f'no model "{name}" is loaded; there is {", ".join(known) or "none"}')
+
+
+class QueueFullError(KatagamiError):
+    """As many requests wait as may; `retry_after_s` (seconds) is an estimate of when one will have left."""
+
+    def __init__(self, retry_after_s: float) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(f"the queue is full; try again in about {retry_after_s:.0f} s")
+
+
+class ContextLengthError(KatagamiError):
+    """The prompt alone has more tokens than the model's context."""
+
+    def __init__(self, prompt_tokens: int, context_length: int) -> None:
+        self.prompt_tokens, self.context_length = prompt_tokens, context_length
+        super().__init__(f"the prompt has {prompt_tokens} tokens; the model's context has {context_length}")
+
+
+class RowDeadError(DeadStateError):
+    """A sequence of the request reached a place where no token is allowed; `index` says which choice it was."""
+
+    def __init__(self, index: int, pointer: str) -> None:
+        super().__init__(pointer)
+        self.index = index
+
+
+class EngineFailedError(KatagamiError):
+    """A fault of the engine or of the model (a bug, logits that are not numbers); not the request's."""
+
+
+class ShuttingDownError(KatagamiError):
+    """The engine takes no more requests, or stopped before this one was done."""
+
+    def __init__(self) -> None:
+        super().__init__("the engine is shutting down")

@@ -1,0 +1,228 @@
+"""The life of a request: what is asked (frozen), what comes back (frozen), and the mutable records between.
+
+In: `Request`, built by a front end. Out: `Result`, with one `Choice` for each sequence. Between the two a `Job` follows
+the request and a `Sequence` each of its answers. Cost: none of its own.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Literal
+
+from schemas_cache import Finding, Lookup, Matcher, Source
+
+StopReason = Literal[
+    "end_turn", "stop_sequence", "max_tokens", "model_context_window_exceeded", "refusal", "max_attempts"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How one token is drawn; the mask comes before all of it."""
+
+    temperature: float = 1.0  # 0: greedy
+    top_p: float = 1.0  # 0 < x <= 1
+    top_k: int = 0  # 0: off
+    min_p: float = 0.0  # 0: off
+    seed: int | None = None  # None: fresh entropy
+    stop: tuple[str, ...] = ()  # applied to the text, also inside JSON strings; not part of the result
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked: some prompts, how many answers to each, and what the answers must be."""
+
+    prompts: tuple[tuple[int, ...], ...]  # token ids; an empty prompt starts a text
+    max_tokens: int
+    n: int = 1
+    sampling: Sampling = field(default_factory=Sampling)
+    source: Source | None = None  # None: free text
+    compile_timeout_s: float | None = None  # None: the engine's own
+    jump_forward: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One answer.
+
+    Attributes
+    ----------
+    text : str
+        Whole characters: of one that the token limit cut in the middle nothing is left, and bytes of free text that are
+        no UTF-8 become U+FFFD. Ends before the stop string, if there was one.
+    token_ids : tuple of int
+        Without the end token; forced ones and those of a stop string included.
+    complete : bool
+        The text is a whole document of the source; for free text, whether it ended by itself or at a stop string.
+    model_calls : int
+        Forward passes in which this sequence had a row, the prompt's included.
+    forced_tokens : int
+        How many of `token_ids` were forced.
+    """
+
+    index: int  # prompt-major: prompt * n + choice
+    text: str
+    token_ids: tuple[int, ...]
+    stop_reason: StopReason
+    stop_sequence: str | None
+    complete: bool
+    model_calls: int
+    forced_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaUse:
+    """How the request's schema was come by."""
+
+    schema_hash: str
+    cache: Literal["memory", "disk", "miss"]
+    compile_ms: float
+    minimum_tokens: int
+    warnings: tuple[Finding, ...]
+    enforced: Literal["full", "partial"]
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Where the time went, in milliseconds."""
+
+    queue_ms: float
+    prefill_ms: float
+    decode_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What comes back."""
+
+    choices: tuple[Choice, ...]
+    prompt_tokens: int
+    completion_tokens: int  # all choices together, without end tokens
+    schema: SchemaUse | None
+    timings: Timings
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A request on its way; once it is queued for decoding only the decode thread touches it.
+
+    `future` may be cancelled from any thread at any time. Times are seconds of one monotonic clock.
+    """
+
+    request: Request
+    future: Future[Result]
+    seed: int
+    submitted_s: float
+    lookup: Lookup | None = None  # set by the compiler pool, before queueing
+    ready_s: float = 0.0
+    started_s: float | None = None  # its first sequence was scheduled
+    prefilled_s: float | None = None  # its first token was there
+    sequences: list[Sequence] = field(default_factory=list)  # set when it is queued
+    unfinished: int = 0  # how many of them are under way
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """One answer under way: a row of the batch while it has a slot. Belongs to the decode thread."""
+
+    job: Job
+    index: int  # prompt-major: prompt * n + choice
+    matcher: Matcher | None  # None: free text
+    limit: int  # most tokens it may have
+    limit_reason: StopReason  # what it is called when it reaches them
+    stops: tuple[bytes, ...]
+    pending: list[int]  # tokens that the model has not seen: first the prompt
+    slot: int = 0  # given by the scheduler; of meaning while it runs
+    token_ids: list[int] = field(default_factory=list)
+    data: bytearray = field(default_factory=bytearray)  # what the tokens spell
+    text_bytes: int | None = None  # how much of `data` is text, where a stop string cut it
+    stop_reason: StopReason | None = None  # set when it is over
+    stop_sequence: str | None = None
+    complete: bool = False
+    error: Exception | None = None  # set when it failed instead
+    model_calls: int = 0
+    forced_tokens: int = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether it has come to an end, good or bad."""
+        return self.stop_reason is not None or self.error is not None
+
+    @property
+    def tokens_left(self) -> int:
+        """How many more tokens it may have."""
+        return self.limit - len(self.token_ids)
+
+
+def sequences_of(job: Job, context_length: int) -> Iterator[Sequence]:
+    """The sequences of a request whose schema is ready, prompt-major."""
+    request = job.request
+    stops = tuple(stop.encode("utf-8") for stop in request.sampling.stop)
+    for number, prompt in enumerate(request.prompts):
+        room = context_length - len(prompt)
+        reason: StopReason = "max_tokens" if request.max_tokens <= room else "model_context_window_exceeded"
+        for choice in range(request.n):
+            yield Sequence(
+                job=job,
+                index=number * request.n + choice,
+                matcher=None if job.lookup is None else job.lookup.compiled.matcher(),
+                limit=min(request.max_tokens, room),
+                limit_reason=reason,
+                stops=stops,
+                pending=list(prompt),
+            )
+
+
+def whole_characters(data: bytes | bytearray) -> str:
+    """Text of the bytes without an incomplete character at the end; U+FFFD for what is not UTF-8."""
+    return codecs.getincrementaldecoder("utf-8")("replace").decode(bytes(data), final=False)
+
+
+def choice_of(row: Sequence) -> Choice:
+    """The answer of a sequence that stopped without an error."""
+    if row.stop_reason is None:
+        raise ValueError("the sequence is still under way")
+    return Choice(
+        index=row.index,
+        text=whole_characters(row.data[: row.text_bytes]),
+        token_ids=tuple(row.token_ids),
+        stop_reason=row.stop_reason,
+        stop_sequence=row.stop_sequence,
+        complete=row.complete,
+        model_calls=row.model_calls,
+        forced_tokens=row.forced_tokens,
+    )
+
+
+def schema_use_of(lookup: Lookup) -> SchemaUse:
+    """What the response says about the compiled schema."""
+    compiled = lookup.compiled
+    return SchemaUse(
+        schema_hash=compiled.schema_hash,
+        cache=lookup.tier,
+        compile_ms=lookup.compile_ms,
+        minimum_tokens=compiled.minimum_tokens,
+        warnings=compiled.warnings,
+        enforced=compiled.enforced,
+    )
+
+
+def result_of(job: Job, choices: Iterable[Choice], now_s: float) -> Result:
+    """The result of a request with these answers, done now (seconds, the job's clock)."""
+    started_s = now_s if job.started_s is None else job.started_s
+    prefilled_s = started_s if job.prefilled_s is None else job.prefilled_s
+    choices = tuple(choices)
+    return Result(
+        choices=choices,
+        prompt_tokens=sum(len(prompt) for prompt in job.request.prompts),
+        completion_tokens=sum(len(choice.token_ids) for choice in choices),
+        schema=None if job.lookup is None else schema_use_of(job.lookup),
+        timings=Timings(
+            queue_ms=(started_s - job.ready_s) * 1e3,
+            prefill_ms=(prefilled_s - started_s) * 1e3,
+            decode_ms=(now_s - prefilled_s) * 1e3,
+        ),
+    )

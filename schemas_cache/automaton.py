@@ -1,0 +1,226 @@
+"""The NFA, lazily determinised: one machine for finite schemas, long counts and recursion.
+
+In: an `Nfa` and its `Alphabet`. Out: `Automaton`, whose states are plain ints. A state is an interned set of
+configurations (NFA state, frame), made only when a transition needs it; the set holds *important* NFA states only,
+those with a byte edge, and one frame for each (see `frames`). Configurations that cannot reach acceptance are never
+made, so a live state always leads somewhere.
+
+Cost: a known transition is one array look-up; a new one is a closure over a handful of configurations, tens of
+microseconds. A schema without recursion explores to an ordinary finite automaton; general JSON is the same machine with
+a growing stack. Sources: Aho, Sethi, Ullman, "Compilers" (1986), section 3.9 on important states; Cox, "Regular
+expression matching: the virtual machine approach" (2009) on lazy DFAs. Rejected: full determinisation before use, which
+takes time for what is never visited and never ends for recursion.
+
+Threads: every method may be called from several threads; new states are made under one lock.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas_cache.alphabet import Alphabet
+from schemas_cache.closure import Closure, Configurations
+from schemas_cache.distance import INFINITE, block_distances
+from schemas_cache.errors import Finding, SchemaTooComplexError
+from schemas_cache.frames import ACCEPT, NO_FRAME, ROOT, Frames
+from schemas_cache.limits import MAX_STATES
+from schemas_cache.nfa import Nfa
+
+DEAD, START, END = 0, 1, 2  # END: after the end token; complete, and nothing follows
+UNKNOWN = -1
+NO_BYTE = -1
+
+_INITIAL_ROWS = 256
+
+StateArray = NDArray[np.int32]
+
+
+class Automaton:
+    """Lazily determinised automaton; grows while it is used, and never changes what it said before."""
+
+    def __init__(
+        self,
+        nfa: Nfa,
+        alphabet: Alphabet,
+        max_states: int = MAX_STATES,
+        distance: NDArray[np.int64] | None = None,
+    ) -> None:
+        self.nfa, self.alphabet = nfa, alphabet
+        self.lock = threading.RLock()
+        self.frames = Frames(nfa)
+        self.distance: list[int] = (block_distances(nfa) if distance is None else distance).tolist()
+        self.class_of: list[int] = alphabet.class_of.tolist()
+        self._max_states = max_states
+        self.closure = Closure(nfa, alphabet, self.frames, self.distance)
+        self._ids: dict[tuple[bool, Configurations], int] = {}
+        self._frame_costs: dict[int, int] = {ROOT: 0, NO_FRAME: 0}
+        self._forced: dict[int, tuple[bytes, int]] = {}
+        self.next_state: StateArray = np.zeros((_INITIAL_ROWS, alphabet.classes), np.int32)  # int32 (>= S, C)
+        self.accepting: list[bool] = [False, False, True]
+        self.configurations: list[Configurations] = [(), (), ()]
+        self._begin()
+
+    def __len__(self) -> int:
+        return len(self.configurations)
+
+    @property
+    def satisfiable(self) -> bool:
+        """Whether any text at all is accepted."""
+        return self.accepting[START] or bool(self.configurations[START])
+
+    def live(self, state: int) -> bool:
+        """Whether some byte can follow."""
+        return bool(self.configurations[state])
+
+    def step(self, state: int, byte: int) -> int:
+        """Return the state after one byte; DEAD where the byte is not allowed."""
+        letter = self.class_of[byte]
+        following = int(self.next_state[state, letter])
+        return following if following != UNKNOWN else self._expand(state, letter)
+
+    def walk(self, state: int, data: bytes) -> int:
+        """Return the state after some bytes; DEAD where they are not allowed."""
+        for byte in data:
+            state = self.step(state, byte)
+            if state == DEAD:
+                break
+        return state
+
+    def step_many(self, states: StateArray, letters: NDArray[np.uint8]) -> StateArray:
+        """Step (state, class) pairs, int32 (N,) and uint8 (N,), all at once; int32 (N,)."""
+        following = self.next_state[states, letters]
+        unknown = np.flatnonzero(following == UNKNOWN)
+        if len(unknown):
+            pairs = states[unknown].astype(np.int64) * 256 + letters[unknown]
+            for pair in np.unique(pairs).tolist():
+                self._expand(pair >> 8, pair & 255)
+            following = self.next_state[states, letters]
+        return following
+
+    def forced(self, state: int) -> tuple[bytes, int]:
+        """Return the bytes that must come next and the state after them; none where the text may end."""
+        known = self._forced.get(state)
+        if known is None:
+            data, at = bytearray(), state
+            while not self.accepting[at] and (byte := self.closure.only_byte(self.configurations[at])) != NO_BYTE:
+                data.append(byte)
+                at = self.step(at, byte)
+            known = self._forced[state] = (bytes(data), at)
+        return known
+
+    def cost(self, state: int) -> int:
+        """Fewest bytes from here to acceptance."""
+        if self.accepting[state]:
+            return 0
+        with self.lock:
+            return min(self.distance[at] + self._frame_cost(frame) for at, frame in self.configurations[state])
+
+    def shortest(self, state: int) -> bytes:
+        """Spell one shortest way to acceptance; of several, the one whose bytes are preferred as representatives."""
+        data = bytearray()
+        while not self.accepting[state]:
+            goal = self.cost(state) - 1
+            for letter in range(self.alphabet.classes):
+                byte = int(self.alphabet.representative[letter])
+                following = self.step(state, byte)
+                if following != DEAD and self.cost(following) == goal:
+                    break
+            data.append(byte)
+            state = following
+        return bytes(data)
+
+    def pointer(self, state: int) -> str:
+        """JSON pointer of the value being written; where several are possible, the first in the schema's order."""
+        if not self.configurations[state]:
+            return ""
+        at, frame = self.configurations[state][0]
+        parts: list[str] = []
+        while at != ACCEPT:
+            repeat = self.frames.repeat(frame)
+            first = self.frames.content(frame)[0]
+            path = self.nfa.pointers[self.nfa.pointer_of[at]]
+            parts[:0] = [str(first[0]) if segment is None else _escape(segment) for segment in path]
+            at = first[0] if repeat == NO_FRAME else int(self.nfa.repeat_exit[repeat])
+            frame = first[-1]
+        return "".join(f"/{part}" for part in parts)
+
+    def adopt(self, configurations: Configurations, accepting: bool, following: StateArray) -> None:
+        """Take the next state as another process learnt it; `following` is int32 (C,), UNKNOWN where not stored."""
+        state = self._intern(configurations, accepting)  # may replace the array
+        self.next_state[state] = following
+
+    def _begin(self) -> None:
+        if self.distance[self.nfa.start] < INFINITE:
+            configurations, self.accepting[START] = self.closure.close({self.nfa.start: ROOT})
+            self.configurations[START] = configurations
+            self._ids[self.accepting[START], configurations] = START
+            self.next_state[START] = np.where(self.closure.live_letters(configurations), UNKNOWN, DEAD)
+
+    def _expand(self, state: int, letter: int) -> int:
+        with self.lock:
+            known = int(self.next_state[state, letter])
+            if known != UNKNOWN:
+                return known
+            try:
+                configurations, accepting = self.closure.step(self.configurations[state], letter)
+            except RecursionError:
+                raise self._too_complex("nesting", "deeper than the stack of the process allows") from None
+            following = self._intern(configurations, accepting)
+            self.next_state[state, letter] = following
+            return following
+
+    def _intern(self, configurations: Configurations, accepting: bool) -> int:
+        if not configurations and not accepting:
+            return DEAD
+        key = (accepting, configurations)
+        known = self._ids.get(key)
+        if known is not None:
+            return known
+        state = len(self.configurations)
+        if state >= self._max_states:
+            raise self._too_complex("states", f"{state} states, and the limit is {self._max_states}")
+        if state == len(self.next_state):
+            self.next_state = np.concatenate([self.next_state, np.zeros_like(self.next_state)])
+        self.next_state[state] = np.where(self.closure.live_letters(configurations), UNKNOWN, DEAD)
+        self.configurations.append(configurations)
+        self.accepting.append(accepting)
+        self._ids[key] = state
+        return state
+
+    def _too_complex(self, what: str, reason: str) -> SchemaTooComplexError:
+        return SchemaTooComplexError([Finding("#", "", f"the automaton needs too many {what}: {reason}")])
+
+    def _frame_cost(self, frame: int) -> int:
+        """Fewest bytes from the end of a frame's block to acceptance; parents first, without recursion."""
+        todo = [frame]
+        while todo:
+            at = todo[-1]
+            if at in self._frame_costs:
+                todo.pop()
+                continue
+            missing = [link[-1] for link in self.frames.content(at) if link[-1] not in self._frame_costs]
+            if missing:
+                todo.extend(missing)
+            else:
+                self._frame_costs[todo.pop()] = self._cost_from_parents(at)
+        return self._frame_costs[frame]
+
+    def _cost_from_parents(self, frame: int) -> int:
+        repeat = self.frames.repeat(frame)
+        if repeat == NO_FRAME:
+            pairs = self.frames.continuation(frame)
+            return min((back != ACCEPT and self.distance[back]) + self._frame_costs[parent] for back, parent in pairs)
+        minimum = int(self.nfa.repeat_min[repeat])
+        a_round = self.distance[int(self.nfa.repeat_again[repeat])]
+        leave = self.distance[int(self.nfa.repeat_exit[repeat])]
+        return min(
+            max(minimum - high - 1, 0) * a_round + leave + self._frame_costs[parent]
+            for _, high, parent in self.frames.counts(frame)
+        )
+
+
+def _escape(segment: str) -> str:
+    return segment.replace("~", "~0").replace("/", "~1")

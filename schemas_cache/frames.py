@@ -1,0 +1,140 @@
+"""Interned frames: what happens after the end of a block, shared by all configurations that agree on it.
+
+In: pushes, counts and pops from the automaton. Out: ints that name frames; equal frames have equal ints. A frame is one
+of two kinds, and an NFA state's block fixes which:
+
+- a *continuation*, for the states of a rule: a set of (state to return to, parent frame), one parent for each state;
+- a *count*, for the states of a counted repeat's body: disjoint intervals of counts, each with its parent frame.
+
+Two configurations in the same NFA state are merged into one whose frame is the union, all the way up. So a state of the
+automaton is a function from NFA states to frames, and depth costs frames, never configurations: the graph-structured
+stack. Counts that run apart (`(a|aa){0,800}`) are intervals, not one configuration each.
+
+Cost: everything is memoised; a union is linear in what differs. Source: Tomita, "An efficient augmented context-free
+parsing algorithm" (Computational Linguistics 13, 1987). Rejected: one frame for each chain of calls, which doubles with
+every level where two alternatives recurse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from schemas_cache.nfa import UNBOUNDED, Nfa
+
+ROOT = 0  # the frame of the start rule: its end is acceptance
+ACCEPT = -1  # the state to return to in ROOT
+NO_FRAME = -1
+
+Continuation = tuple[tuple[int, int], ...]  # (state to return to, parent), sorted
+Counts = tuple[tuple[int, int, int], ...]  # (lowest count, highest count, parent), sorted and disjoint
+
+
+class Frames:
+    """The interning table; grows. Used under the automaton's lock."""
+
+    def __init__(self, nfa: Nfa) -> None:
+        self._min = nfa.repeat_min.tolist()
+        self._max = nfa.repeat_max.tolist()
+        self._content: list[tuple[int, Continuation | Counts]] = []
+        self._ids: dict[tuple[int, Continuation | Counts], int] = {}
+        self._unions: dict[tuple[int, int], int] = {}
+        self._rounds: dict[int, tuple[int, int]] = {}
+        self._intern(NO_FRAME, ((ACCEPT, NO_FRAME),))
+
+    def __len__(self) -> int:
+        return len(self._content)
+
+    def add(self, repeat: int, content: Continuation | Counts) -> int:
+        """Intern a frame by its content; parents first, as they were numbered when it was learnt."""
+        return self._intern(repeat, content)
+
+    def repeat(self, frame: int) -> int:
+        """Return the repeat of a count frame, or NO_FRAME for a continuation."""
+        return self._content[frame][0]
+
+    def content(self, frame: int) -> Continuation | Counts:
+        """Return the pairs of a continuation, or the triples of a count frame."""
+        return self._content[frame][1]
+
+    def continuation(self, frame: int) -> Continuation:
+        """Return the (state, parent) pairs of a rule's frame."""
+        return self._content[frame][1]  # type: ignore[return-value]  # the block's kind fixes the frame's
+
+    def counts(self, frame: int) -> Counts:
+        """Return the (lowest, highest, parent) triples of a repeat's frame."""
+        return self._content[frame][1]  # type: ignore[return-value]  # the block's kind fixes the frame's
+
+    def call(self, back: int, parent: int) -> int:
+        """Return the frame for a rule called from a block with frame `parent`, to go on at `back`."""
+        return self._intern(NO_FRAME, ((back, parent),))
+
+    def enter(self, repeat: int, parent: int) -> int:
+        """Return the frame for the first round of a repeat."""
+        return self._intern(repeat, ((0, 0, parent),))
+
+    def loop(self, frame: int) -> tuple[int, int]:
+        """One more round is done: the frame for a further one and the frame to leave to; NO_FRAME where not allowed."""
+        known = self._rounds.get(frame)
+        if known is None:
+            known = self._rounds[frame] = self._loop(frame)
+        return known
+
+    def union(self, a: int, b: int) -> int:
+        """Return the frame that allows what either allows; both of one kind."""
+        if a == b:
+            return a
+        key = (a, b) if a < b else (b, a)
+        known = self._unions.get(key)
+        if known is None:
+            known = self._unions[key] = self._union(*key)
+        return known
+
+    def _intern(self, repeat: int, content: Continuation | Counts) -> int:
+        key = (repeat, content)
+        known = self._ids.get(key)
+        if known is None:
+            known = self._ids[key] = len(self._content)
+            self._content.append(key)
+        return known
+
+    def _union(self, a: int, b: int) -> int:
+        repeat = self._content[a][0]
+        if repeat != NO_FRAME:
+            return self._intern(repeat, self._disjoint(self.counts(a) + self.counts(b)))
+        parents = dict(self.continuation(a))
+        for back, parent in self.continuation(b):
+            parents[back] = self.union(parents[back], parent) if back in parents else parent
+        return self._intern(NO_FRAME, tuple(sorted(parents.items())))
+
+    def _loop(self, frame: int) -> tuple[int, int]:
+        repeat = self._content[frame][0]
+        minimum, maximum = self._min[repeat], self._max[repeat]
+        leave, further = NO_FRAME, []
+        for low, high, parent in self.counts(frame):
+            if high + 1 >= minimum:
+                leave = parent if leave == NO_FRAME else self.union(leave, parent)
+            if maximum == UNBOUNDED:  # beyond the minimum all counts are alike
+                further.append((min(low + 1, minimum), min(high + 1, minimum), parent))
+            elif low + 1 < maximum:
+                further.append((low + 1, min(high + 1, maximum - 1), parent))
+        again = self._intern(repeat, self._disjoint(further)) if further else NO_FRAME
+        return again, leave
+
+    def _disjoint(self, intervals: Iterable[tuple[int, int, int]]) -> Counts:
+        """Cut overlapping intervals apart, unite their parents, join neighbours with equal parents."""
+        intervals = tuple(intervals)
+        cuts = sorted({low for low, _, _ in intervals} | {high + 1 for _, high, _ in intervals})
+        pieces: list[tuple[int, int, int]] = []
+        for low, following in pairwise(cuts):
+            parent = NO_FRAME
+            for first, last, above in intervals:
+                if first <= low <= last:
+                    parent = above if parent == NO_FRAME else self.union(parent, above)
+            if parent == NO_FRAME:
+                continue
+            if pieces and pieces[-1][1] == low - 1 and pieces[-1][2] == parent:
+                pieces[-1] = (pieces[-1][0], following - 1, parent)
+            else:
+                pieces.append((low, following - 1, parent))
+        return tuple(pieces)

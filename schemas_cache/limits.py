@@ -1,0 +1,64 @@
+"""Every bound as a named value with its reason.
+
+A bound that is reached raises `SchemaTooComplexError` with the figure and the limit; none is ever worked around by
+enforcing less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAX_SCHEMA_BYTES = 1 << 20
+"""Schema as compact UTF-8 JSON. Ten times the largest schema of the public collections; the front end stays below 1 s."""
+
+MAX_SCHEMA_NESTING = 64
+"""Brackets inside brackets in the schema. Collections of real schemas end at 21; below 64 plain recursion is safe."""
+
+MAX_PROPERTIES = 10_000
+"""Declared properties in all objects together: one grammar member each, so a few megabytes of grammar."""
+
+MAX_ENUM_VALUES = 20_000
+"""Values in all enumerations together: one literal each."""
+
+MAX_BRANCHES = 4_096
+"""Alternatives that one subschema unfolds to. `anyOf`s that meet multiply: eleven of two branches each are allowed."""
+
+MAX_RULES = 50_000
+"""Grammar rules: references, merged subschemas and, under `pretty`, their copies per indentation; about 1 kB each."""
+
+MAX_NUMBER_DIGITS = 1_000
+"""Digits of a number in a schema: far beyond every real bound, and below the limit of Python's own conversions."""
+
+MAX_INDENTATION = 64
+"""Levels of indentation under `pretty`, as many as a schema may nest; a recursive schema would need one copy per level."""
+
+LEVELS_PER_RULE = 12
+"""Subschemas that are written inside each other before a new rule starts, so that expressions stay shallow enough for
+recursive functions however deep the schema is."""
+
+MAX_STATES = 200_000
+"""States of one automaton: at 60 classes and some 400 bytes of Python objects a state, about 130 MB."""
+
+MAX_DENSE_ENTRIES = 1 << 19
+"""Entries of a dense table of state by token: 2 MB, 600 states for 838 tokens, filled in a tenth of a second."""
+
+MAX_STORED_STATES = 4_096
+"""States written to disk with their transitions; later ones are made again in microseconds each when they are needed."""
+
+COMPILE_TIMEOUT_S = 60.0
+"""How long one compile may take, waiting for another process's compile included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The bounds that a caller may set for its own compiles."""
+
+    max_states: int = MAX_STATES
+    max_dense_entries: int = MAX_DENSE_ENTRIES
+    compile_timeout_s: float = COMPILE_TIMEOUT_S
+
+
+DEFAULT_LIMITS = Limits()
+
+MAX_NAME_NESTING = 64
+"""Declared names of an open object that begin with each other, one by one: as deep nests what all other names are."""

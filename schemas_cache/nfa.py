@@ -1,0 +1,317 @@
+"""Expression to NFA: Thompson's construction with calls and counters instead of copies.
+
+In: a `Grammar`. Out: `Nfa`, arrays over states; linear in the grammar's size, whatever its counts and its recursion.
+Each rule is a *block* of states of its own, and so is the body of each counted repeat; a state belongs to exactly one
+block. Besides byte edges and epsilon moves a state may carry one operation on the frame of its block:
+
+- CALL: push a frame with the state to return to, go on at a rule's start (no frame where nothing follows the call);
+- ENTER: push a frame with count 0, go on in the body of a repeat;
+- LOOP: the body is done: count, then go round again, or leave with the frame popped, or both;
+- RETURN: the rule is done: pop.
+
+Source: Thompson, "Regular expression search algorithm" (CACM 11(6), 1968); blocks as in recursive transition networks
+(Woods 1970). Rejected: unrolling counts (a `maxLength` of 10,000 would cost 10,000 states before the first token) and
+inlining rules (recursion would not end).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas_cache.grammar import (
+    Alt,
+    ByteClass,
+    CharClass,
+    Concat,
+    Empty,
+    Expr,
+    Grammar,
+    Joined,
+    Literal,
+    Mark,
+    Never,
+    Ref,
+    Repeat,
+    merge_ranges,
+)
+
+NONE, CALL, ENTER, LOOP, RETURN = range(5)
+TAIL = -1  # in `op_to` of a CALL: nothing follows it, the caller's frame serves
+UNBOUNDED = -1  # in `repeat_max`, and in `free_text` for a repeat without a counter
+NOT_FREE = -2  # in `free_text`
+ANY_INDEX = "*"  # pointer segment for an array element that is not counted
+
+Int32 = NDArray[np.int32]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nfa:
+    """States are numbers from 0 to S - 1; R counted repeats."""
+
+    start: int
+    edge_start: Int32  # int32 (S + 1,): edges of state s are edge_start[s]:edge_start[s + 1]
+    edge_lo: NDArray[np.uint8]  # uint8 (E,)
+    edge_hi: NDArray[np.uint8]  # uint8 (E,), inclusive
+    edge_to: Int32  # int32 (E,)
+    epsilon_start: Int32  # int32 (S + 1,)
+    epsilon_to: Int32  # int32 (P,)
+    op: NDArray[np.uint8]  # uint8 (S,): NONE, CALL, ENTER, LOOP or RETURN
+    op_arg: Int32  # int32 (S,): CALL: the rule's start; ENTER, LOOP: the repeat
+    op_to: Int32  # int32 (S,): CALL: the state to return to, or TAIL
+    repeat_min: Int32  # int32 (R,)
+    repeat_max: Int32  # int32 (R,), or UNBOUNDED
+    repeat_body: Int32  # int32 (R,): where the first round starts
+    repeat_again: Int32  # int32 (R,): where a further round starts (the separator)
+    repeat_exit: Int32  # int32 (R,): in the surrounding block
+    free_text: Int32  # int32 (S,): at the start of a free character: its repeat, UNBOUNDED, or NOT_FREE
+    pointer_of: Int32  # int32 (S,): index into `pointers`
+    pointers: tuple[tuple[str | None, ...], ...]  # segments since the block began; None is the frame's count
+
+    @property
+    def states(self) -> int:
+        """How many states there are."""
+        return len(self.op)
+
+
+def build_nfa(grammar: Grammar, spellable: frozenset[int] | None = None) -> Nfa:
+    """Build the NFA of every rule that the start rule reaches; O(size of those rules).
+
+    Edges are cut down to the bytes in `spellable`, where it is given: those that a vocabulary made of bytes can write.
+    """
+    builder = _Builder(grammar, spellable)
+    return builder.freeze(builder.rule(grammar.start))
+
+
+class _Builder:
+    def __init__(self, grammar: Grammar, spellable: frozenset[int] | None) -> None:
+        self.grammar = grammar
+        self.spellable = merge_ranges((byte, byte) for byte in spellable) if spellable is not None else ((0, 255),)
+        self.edges: list[list[tuple[int, int, int]]] = []
+        self.epsilon: list[list[int]] = []
+        self.ops: list[tuple[int, int, int]] = []
+        self.free: list[int] = []
+        self.pointer_ids: dict[tuple[str | None, ...], int] = {(): 0}
+        self.pointer_of: list[int] = []
+        self.path: tuple[str | None, ...] = ()
+        self.counted = False  # whether None in a path means the count of this block's frame
+        self.repeats: list[tuple[int, int, int, int, int]] = []
+        self.rule_start: dict[str, int] = {}
+        self.todo: list[str] = []
+
+    def state(self, op: int = NONE, arg: int = 0, to: int = 0) -> int:
+        self.edges.append([])
+        self.epsilon.append([])
+        self.ops.append((op, arg, to))
+        self.free.append(NOT_FREE)
+        self.pointer_of.append(self.pointer_ids.setdefault(self.path, len(self.pointer_ids)))
+        return len(self.ops) - 1
+
+    def edge(self, state: int, low: int, high: int, to: int) -> None:
+        for first, last in self.spellable:
+            if first <= high and low <= last:
+                self.edges[state].append((max(low, first), min(high, last), to))
+
+    def rule(self, name: str) -> int:
+        """Start state of a rule; its block is built later, so that recursion and depth cost no stack."""
+        if name not in self.rule_start:
+            outer, self.path = self.path, ()
+            self.rule_start[name] = self.state()
+            self.path = outer
+            self.todo.append(name)
+        return self.rule_start[name]
+
+    def build(self, expr: Expr, entry: int) -> int:
+        """Add states so that `expr` leads from `entry` to the state returned, which has no outgoing move yet."""
+        match expr:
+            case Never():
+                return self.state()
+            case Empty():
+                return entry
+            case Literal(data):
+                return self.literal(data, entry)
+            case ByteClass(ranges):
+                return self.byte_class(ranges, entry)
+            case Concat(parts):
+                for part in parts:
+                    entry = self.build(part, entry)
+                return entry
+            case Alt(choices):
+                return self.alt(choices, entry)
+            case Repeat():
+                counted = expr.minimum > 1 or expr.maximum not in (None, 1)
+                return self.count(expr, entry) if counted else self.loop(expr, entry)
+            case Joined():
+                return self.joined(expr, entry)
+            case Ref(rule):
+                return self.call(rule, entry)
+            case Mark(segment, body):
+                return self.mark(segment, body, entry)
+            case CharClass():
+                raise TypeError("a value expression reached the NFA; spell it first")
+            case _:
+                assert_never(expr)
+
+    def literal(self, data: bytes, entry: int) -> int:
+        for byte in data:
+            following = self.state()
+            self.edge(entry, byte, byte, following)
+            entry = following
+        return entry
+
+    def byte_class(self, ranges: tuple[tuple[int, int], ...], entry: int) -> int:
+        following = self.state()
+        for low, high in ranges:
+            self.edge(entry, low, high, following)
+        return following
+
+    def alt(self, choices: tuple[Expr, ...], entry: int) -> int:
+        leave = self.state()
+        literals = [choice.data for choice in choices if isinstance(choice, Literal)]
+        self.prefix_tree(literals, entry, leave)
+        for choice in choices:
+            if not isinstance(choice, Literal):
+                branch = self.state()
+                self.epsilon[entry].append(branch)
+                self.epsilon[self.build(choice, branch)].append(leave)
+        return leave
+
+    def prefix_tree(self, literals: list[bytes], entry: int, leave: int) -> None:
+        """Add alternatives with shared beginnings, so that a long enumeration is a few configurations at each byte."""
+        if not literals:
+            return
+        root = self.state()
+        self.epsilon[entry].append(root)
+        known: dict[tuple[int, int], int] = {}
+        for data in literals:
+            at = root
+            for byte in data:
+                following = known.get((at, byte))
+                if following is None:
+                    following = known[at, byte] = self.state()
+                    self.edge(at, byte, byte, following)
+                at = following
+            self.epsilon[at].append(leave)
+
+    def loop(self, expr: Repeat, entry: int) -> int:
+        """Add a repeat that needs no counter: `?`, `*` and `+`."""
+        body, leave = self.state(), self.state()
+        self.epsilon[entry].append(body)
+        if expr.minimum == 0:
+            self.epsilon[entry].append(leave)
+        if expr.free_text:
+            self.free[body] = UNBOUNDED
+        outer, self.counted = self.counted, False
+        end = self.build(expr.body, body)
+        self.epsilon[end].append(leave)
+        if expr.maximum is None:
+            self.epsilon[self.build(expr.separator, self.after(end))].append(body)
+        self.counted = outer
+        return leave
+
+    def after(self, state: int) -> int:
+        following = self.state()
+        self.epsilon[state].append(following)
+        return following
+
+    def count(self, expr: Repeat, entry: int) -> int:
+        """Add a repeat whose count is in the frame: one copy of the body, whatever the bounds."""
+        number = len(self.repeats)
+        enter, leave = self.state(ENTER, number), self.state()
+        self.epsilon[entry].append(enter)
+        if expr.minimum == 0:
+            self.epsilon[entry].append(leave)
+        outer, self.path, self.counted = (self.path, self.counted), (), True
+        maximum = UNBOUNDED if expr.maximum is None else expr.maximum
+        body, again = self.state(), self.state()
+        self.repeats.append((expr.minimum, maximum, body, again, leave))
+        if expr.free_text:
+            self.free[body] = number
+        self.epsilon[self.build(expr.body, body)].append(self.state(LOOP, number))
+        self.epsilon[self.build(expr.separator, again)].append(body)
+        self.path, self.counted = outer
+        return leave
+
+    def joined(self, expr: Joined, entry: int) -> int:
+        """Add two tracks, nothing written yet and something written, which share each member's states."""
+        fresh: int | None = entry
+        written: int | None = None
+        for member in expr.members:
+            begin = self.state()
+            if fresh is not None:
+                self.epsilon[fresh].append(begin)
+            if written is not None:
+                self.epsilon[self.build(expr.separator, self.after(written))].append(begin)
+            joint = self.after(self.build(member.body, begin))
+            if member.required:
+                fresh = None
+            elif written is not None:
+                self.epsilon[written].append(joint)
+            written = joint
+        leave = self.state()
+        self.epsilon[written if written is not None else entry].append(leave)
+        if fresh is not None:
+            self.epsilon[fresh].append(leave)
+        return leave
+
+    def call(self, rule: str, entry: int) -> int:
+        back = self.state()
+        self.epsilon[entry].append(self.state(CALL, self.rule(rule), back))
+        return back
+
+    def mark(self, segment: str | None, body: Expr, entry: int) -> int:
+        outer = self.path
+        self.path = (*outer, ANY_INDEX if segment is None and not self.counted else segment)
+        end = self.build(body, self.after(entry))
+        self.path = outer
+        return self.after(end)
+
+    def freeze(self, start: int) -> Nfa:
+        while self.todo:
+            name = self.todo.pop()
+            end = self.build(self.grammar.rules[name], self.rule_start[name])
+            self.epsilon[end].append(self.state(RETURN))
+        ops = [(op, arg, TAIL if op == CALL and self.returns(to) else to) for op, arg, to in self.ops]
+        edge_start, edges = _flatten(self.edges)
+        epsilon_start, epsilons = _flatten(self.epsilon)
+        edge_table = np.array(edges, np.int32).reshape(-1, 3)
+        op_table = np.array(ops, np.int32).reshape(-1, 3)
+        repeat_min, repeat_max, body, again, leave = np.array(self.repeats, np.int32).reshape(-1, 5).T.copy()
+        return Nfa(
+            start,
+            edge_start,
+            edge_table[:, 0].astype(np.uint8),
+            edge_table[:, 1].astype(np.uint8),
+            edge_table[:, 2].copy(),
+            epsilon_start,
+            np.array(epsilons, np.int32),
+            op_table[:, 0].astype(np.uint8),
+            op_table[:, 1].copy(),
+            op_table[:, 2].copy(),
+            repeat_min,
+            repeat_max,
+            body,
+            again,
+            leave,
+            np.array(self.free, np.int32),
+            np.array(self.pointer_of, np.int32),
+            tuple(self.pointer_ids),
+        )
+
+    def returns(self, state: int) -> bool:
+        """Whether nothing but the end of the rule follows `state`."""
+        while self.ops[state][0] == NONE and not self.edges[state] and len(self.epsilon[state]) == 1:
+            state = self.epsilon[state][0]
+        return self.ops[state][0] == RETURN
+
+
+def _flatten(rows: list[list[T]]) -> tuple[Int32, list[T]]:
+    """Concatenate lists, and say where each began."""
+    lengths = np.fromiter(map(len, rows), np.int32, len(rows))
+    start = np.zeros(len(rows) + 1, np.int32)
+    np.cumsum(lengths, out=start[1:])
+    return start, [item for row in rows for item in row]

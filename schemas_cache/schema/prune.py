@@ -1,0 +1,164 @@
+"""Cuts out of a grammar what can never be finished: rules without a finite text, and bytes that cannot be spelled.
+
+In: a grammar, and the characters that the vocabulary has (None: all). Out: a grammar in which every rule matches some
+text; the start rule alone may be `NEVER`. Cost: linear in the grammar; a rule is looked at again once for each rule
+that it waits for.
+
+Only ASCII is judged here: a byte below 0x80 is a character by itself. Other characters are `spelling`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from schemas_cache.grammar import (
+    EMPTY,
+    NEVER,
+    Alt,
+    ByteClass,
+    Concat,
+    Expr,
+    Grammar,
+    Joined,
+    Literal,
+    Mark,
+    Member,
+    Never,
+    Ref,
+    Repeat,
+    alt,
+    byte_class,
+    concat,
+    joined,
+    mark,
+    repeat,
+)
+from schemas_cache.spelling import Characters
+
+_ASCII_END = 0x80
+
+
+def prune(grammar: Grammar, characters: Characters) -> Grammar:
+    """The same texts, as far as they can be spelled, without rules that have none or are not used."""
+    rules = grammar.rules
+    if characters is not None:
+        lacking = frozenset(code for code in range(_ASCII_END) if chr(code) not in characters)
+        rules = {name: rebuild(rule, lambda leaf: _spellable(leaf, lacking)) for name, rule in rules.items()}
+    alive = productive(rules)
+    if len(alive) < len(rules):
+        rules = {
+            name: rebuild(rule, lambda leaf: _living(leaf, alive)) for name, rule in rules.items() if name in alive
+        }
+    if grammar.start not in rules:
+        return Grammar(grammar.start, {grammar.start: NEVER})
+    return Grammar(grammar.start, _used(grammar.start, rules))
+
+
+def productive(rules: Mapping[str, Expr]) -> frozenset[str]:
+    """Names of the rules that match some text: the least set that is closed under its own rules."""
+    waiting: dict[str, list[str]] = {name: [] for name in rules}
+    for name, rule in rules.items():
+        for used in set(references(rule)):
+            waiting[used].append(name)
+    alive: set[str] = set()
+    pending = list(rules)
+    while pending:
+        name = pending.pop()
+        if name not in alive and _matches_something(rules[name], alive):
+            alive.add(name)
+            pending += waiting[name]
+    return frozenset(alive)
+
+
+def references(expr: Expr) -> Iterator[str]:
+    """Names of the rules that an expression uses."""
+    match expr:
+        case Ref(rule):
+            yield rule
+        case Concat(parts) | Alt(parts):
+            for part in parts:
+                yield from references(part)
+        case Repeat() | Mark():
+            yield from references(expr.body)
+        case Joined(members):
+            for member in members:
+                yield from references(member.body)
+        case _:
+            pass
+
+
+def rebuild(expr: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
+    """The same expression with every leaf replaced."""
+    match expr:
+        case Concat(parts):
+            return concat(*(rebuild(part, leaf) for part in parts))
+        case Alt(choices):
+            return alt(*(rebuild(choice, leaf) for choice in choices))
+        case Repeat(body, minimum, maximum, separator, free_text):
+            inside, between = rebuild(body, leaf), rebuild(separator, leaf)
+            most = maximum if not isinstance(between, Never) else 1
+            between = separator if isinstance(between, Never) else between
+            return repeat(inside, minimum, most, between, free_text=free_text)
+        case Joined(members, separator):
+            rebuilt = [replace(member, body=rebuild(member.body, leaf)) for member in members]
+            between = rebuild(separator, leaf)
+            return _at_most_one(rebuilt) if isinstance(between, Never) else joined(rebuilt, between)
+        case Mark(segment, body):
+            return mark(segment, rebuild(body, leaf))
+        case _:
+            return leaf(expr)
+
+
+def _at_most_one(members: list[Member]) -> Expr:
+    """What is left of ordered members when nothing can stand between two of them."""
+    required = [member.body for member in members if member.required]
+    if required:
+        return required[0] if len(required) == 1 else NEVER
+    return alt(EMPTY, *(member.body for member in members))
+
+
+def _matches_something(expr: Expr, alive: set[str]) -> bool:
+    match expr:
+        case Never():
+            return False
+        case Ref(rule):
+            return rule in alive
+        case Concat(parts):
+            return all(_matches_something(part, alive) for part in parts)
+        case Alt(choices):
+            return any(_matches_something(choice, alive) for choice in choices)
+        case Repeat():
+            return expr.minimum == 0 or _matches_something(expr.body, alive)
+        case Joined(members):
+            return all(_matches_something(member.body, alive) for member in members if member.required)
+        case Mark(_, body):
+            return _matches_something(body, alive)
+        case _:
+            return True
+
+
+def _spellable(leaf: Expr, lacking: frozenset[int]) -> Expr:
+    match leaf:
+        case Literal(data):
+            return NEVER if lacking.intersection(data) else leaf
+        case ByteClass(ranges) if any(low <= code <= high for code in lacking for low, high in ranges):
+            codes = (code for low, high in ranges for code in range(low, high + 1))
+            return byte_class((code, code) for code in codes if code not in lacking)
+        case _:
+            return leaf
+
+
+def _living(leaf: Expr, alive: frozenset[str]) -> Expr:
+    return NEVER if isinstance(leaf, Ref) and leaf.rule not in alive else leaf
+
+
+def _used(start: str, rules: Mapping[str, Expr]) -> dict[str, Expr]:
+    used: set[str] = set()
+    pending = [start]
+    while pending:
+        name = pending.pop()
+        if name not in used:
+            used.add(name)
+            pending += references(rules[name])
+    return {name: rule for name, rule in rules.items() if name in used}

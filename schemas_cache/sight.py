@@ -1,0 +1,63 @@
+"""What one token can see of a state, as a digest: the key of its mask row.
+
+In: a state of the automaton and the length of the longest token. Out: 16 bytes, equal for states that no token of that
+length tells apart by their frames. Each configuration is followed to the end of its block if that is near enough, then
+to its frame's parents with the bytes that are left; counts are clipped at what is left, since a round takes a byte at
+least. Cost: linear in the frames in sight, each of them worked out once for each number of bytes left. Source: ours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from schemas_cache.automaton import END, Automaton
+from schemas_cache.frames import ACCEPT, NO_FRAME
+from schemas_cache.nfa import UNBOUNDED
+
+_DIGEST_BYTES = 16
+
+
+class Sight:
+    """Digests states; used under the automaton's lock."""
+
+    def __init__(self, automaton: Automaton, longest_token_bytes: int) -> None:
+        self._automaton, self._reach = automaton, longest_token_bytes
+        self._frames: dict[tuple[int, int], str] = {}
+
+    def digest(self, state: int) -> bytes:
+        """Return the digest of what a token can see from `state`."""
+        ends = self._automaton.accepting[state] and state != END
+        seen = [self._seen(at, frame, self._reach) for at, frame in self._automaton.configurations[state]]
+        return _hash(f"{ends} {seen}").digest()
+
+    def _seen(self, at: int, frame: int, reach: int) -> str:
+        """Describe a configuration as far as `reach` bytes can tell."""
+        if at == ACCEPT:
+            return "accept"
+        left = reach - self._automaton.distance[at]
+        return f"{at}" if left < 0 else f"{at}:{self._frame(frame, left)}"
+
+    def _frame(self, frame: int, reach: int) -> str:
+        known = self._frames.get((frame, reach))
+        if known is None:
+            described = self._describe(frame, reach)
+            known = self._frames[frame, reach] = _hash(described).hexdigest()
+        return known
+
+    def _describe(self, frame: int, reach: int) -> str:
+        frames, nfa = self._automaton.frames, self._automaton.nfa
+        repeat = frames.repeat(frame)
+        if repeat == NO_FRAME:
+            return str([self._seen(back, parent, reach) for back, parent in frames.continuation(frame)])
+        minimum, maximum = int(nfa.repeat_min[repeat]), int(nfa.repeat_max[repeat])
+        leave = int(nfa.repeat_exit[repeat])
+        described = []
+        for low, high, parent in frames.counts(frame):
+            needed = min(max(minimum - high - 1, 0), reach)
+            room = reach if maximum == UNBOUNDED else min(maximum - low - 1, reach)
+            described.append(f"{needed} {room} {self._seen(leave, parent, reach)}")
+        return f"{repeat} {described}"
+
+
+def _hash(text: str) -> hashlib.blake2b:
+    return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES)

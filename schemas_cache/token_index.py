@@ -1,0 +1,53 @@
+"""A vocabulary sorted for masks: the tries, and the plain tokens that a free string takes as a block.
+
+In: a `Vocabulary`. Out: `TokenIndex`, built once for each vocabulary. Cost: 0.5 s for 49,152 tokens. In that vocabulary
+only 671 tokens are not plain, so the walk inside strings is over a trie of 671 instead of 49,152.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from schemas_cache.trie import build_trie
+from schemas_cache.vocabulary import Vocabulary
+
+_NOT_PLAIN = frozenset(b'"\\') | frozenset(range(0x20))
+_KEPT_INDEXES = 8  # models served at once, and some room
+
+
+class TokenIndex:
+    """Tries and plain tokens of one vocabulary; frozen after construction."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        lengths = [_plain_length(data) for data in vocabulary.token_bytes]
+        plain = sorted((length, i) for i, length in enumerate(lengths) if length)
+        self.plain_ids = np.array([i for _, i in plain], np.int32)  # int32 (P,), by length
+        self._plain_lengths = np.array([length for length, _ in plain], np.int32)  # int32 (P,), in characters
+        self.longest_plain = int(self._plain_lengths.max(initial=0))
+        firsts = {vocabulary.token_bytes[i][0] for _, i in plain}
+        self.plain_first_bytes = np.array(sorted(firsts), np.uint8)  # uint8 (<= 256,)
+        self.trie = build_trie(vocabulary.token_bytes, range(len(vocabulary)))
+        self.leaving = build_trie(vocabulary.token_bytes, [i for i, length in enumerate(lengths) if not length])
+
+    def plain_up_to(self, characters: int) -> int:
+        """Count the plain tokens of at most so many characters."""
+        return int(np.searchsorted(self._plain_lengths, characters, "right"))
+
+
+@lru_cache(maxsize=_KEPT_INDEXES)
+def token_index(vocabulary: Vocabulary) -> TokenIndex:
+    """Return the index of a vocabulary, built on first use."""
+    return TokenIndex(vocabulary)
+
+
+def _plain_length(data: bytes) -> int:
+    """Characters of a token that a JSON string takes as it stands; 0 for any other token."""
+    if not _NOT_PLAIN.isdisjoint(data):
+        return 0
+    try:
+        return len(data.decode("utf-8"))
+    except UnicodeDecodeError:
+        return 0

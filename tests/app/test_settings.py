@@ -1,0 +1,34 @@
+"""Settings come from the environment, and the table of them is complete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.settings import Settings
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "configuration.md"
+
+
+def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable sets its field; several models are written with commas."""
+    monkeypatch.setenv("KATAGAMI_PORT", "9001")
+    monkeypatch.setenv("KATAGAMI_MODEL", "katagami-bpe, ./mine")
+    settings = Settings()
+    assert (9001, ("katagami-bpe", "./mine")) == (settings.port, settings.model)
+
+
+def test_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The cache is under the home, which is the platform's cache folder unless it is set."""
+    monkeypatch.delenv("KATAGAMI_HOME", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert tmp_path / "katagami" / "schemas" == Settings().cache_folder
+    monkeypatch.setenv("KATAGAMI_HOME", str(tmp_path / "elsewhere"))
+    assert tmp_path / "elsewhere" / "schemas" == Settings().cache_folder
+
+
+def test_every_setting_is_documented() -> None:
+    """docs/configuration.md has a row for each setting and no other."""
+    rows = [line.split("`")[1] for line in DOCUMENT.read_text("utf-8").splitlines() if line.startswith("| `KATAGAMI_")]
+    assert [f"KATAGAMI_{name.upper()}" for name in Settings.model_fields] == rows

@@ -1,0 +1,73 @@
+"""Who is in the next batch."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+from engine.scheduler import Scheduler
+from engine.sequence import Job, Request, Sequence, sequences_of
+
+
+def job_of(count: int) -> Job:
+    """A request of so many sequences, ready to be queued."""
+    job = Job(Request(prompts=((),), max_tokens=5, n=count), Future(), seed=0, submitted_s=0.0)
+    job.sequences = list(sequences_of(job, context_length=100))
+    return job
+
+
+def slots(rows: list[Sequence]) -> list[int]:
+    """Slot of each."""
+    return [row.slot for row in rows]
+
+
+def test_first_come_first_served_up_to_the_slots() -> None:
+    """Only as many run as there are slots, in the order of arrival."""
+    scheduler, job = Scheduler(2), job_of(3)
+    scheduler.add(job.sequences)
+    schedule = scheduler.schedule()
+    assert job.sequences[:2] == schedule.rows == schedule.joined
+    assert (1, 2) == (scheduler.waiting, len(scheduler.running))
+
+
+def test_a_row_joins_when_one_leaves() -> None:
+    """The slot that was given back goes to the next in line; who ran before stays where it was."""
+    scheduler, job = Scheduler(2), job_of(3)
+    scheduler.add(job.sequences)
+    first, second = scheduler.schedule().rows
+    scheduler.release(first)
+    schedule = scheduler.schedule()
+    assert [second, job.sequences[2]] == schedule.rows
+    assert [job.sequences[2]] == schedule.joined
+
+
+def test_slots_are_distinct_and_reused() -> None:
+    """Over many joins and leaves no two running rows share a slot, and no slot is lost."""
+    scheduler = Scheduler(3)
+    scheduler.add(job_of(20).sequences)
+    for _ in range(20):
+        rows = scheduler.schedule().rows
+        assert len(set(slots(rows))) == len(rows)
+        assert set(slots(rows)) <= {0, 1, 2}
+        if rows:
+            scheduler.release(rows[len(rows) // 2])
+    assert scheduler.idle
+
+
+def test_releasing_twice_is_harmless() -> None:
+    """A slot that another row has by now stays with it."""
+    scheduler, job = Scheduler(1), job_of(2)
+    scheduler.add(job.sequences)
+    (first,) = scheduler.schedule().rows
+    scheduler.release(first)
+    (second,) = scheduler.schedule().rows
+    scheduler.release(first)
+    assert [second] == scheduler.running
+
+
+def test_drop_takes_a_request_out_of_line_and_slots() -> None:
+    """All sequences of one request go, waiting or running; those of others move up."""
+    scheduler, gone, stays = Scheduler(2), job_of(3), job_of(2)
+    scheduler.add([*gone.sequences, *stays.sequences])
+    scheduler.schedule()
+    scheduler.drop(gone)
+    assert stays.sequences == scheduler.schedule().rows

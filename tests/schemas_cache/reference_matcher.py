@@ -1,0 +1,139 @@
+"""The referee: does an expression match a text, by the definition of each kind of node and nothing else.
+
+In: any `Expr` and a text, `str` for value level and `bytes` for text level. Out: yes or no, or the positions where
+a match may end. Cost: polynomial, slow, no automaton: sets of positions, and rules as a least fixed point, so that
+left-recursive and self-referring rules need no special case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from schemas_cache.grammar import (
+    Alt,
+    ByteClass,
+    CharClass,
+    Concat,
+    Empty,
+    Expr,
+    Joined,
+    Literal,
+    Mark,
+    Never,
+    Ref,
+    Repeat,
+)
+
+NO_RULES: Mapping[str, Expr] = MappingProxyType({})
+
+
+def matches(expr: Expr, text: bytes | str, rules: Mapping[str, Expr] = NO_RULES) -> bool:
+    """Whether `expr` matches the whole of `text`."""
+    return len(text) in ends(expr, text, 0, rules)
+
+
+def ends(expr: Expr, text: bytes | str, start: int, rules: Mapping[str, Expr] = NO_RULES) -> set[int]:
+    """Every position where a match of `expr` that begins at `start` may end."""
+    referee = _Referee(text, rules)
+    while True:
+        before = referee.known_size()
+        referee.visited.clear()
+        found = referee.ends(expr, start)
+        if referee.known_size() == before:
+            return found
+
+
+class _Referee:
+    """One text and what is known so far of each rule at each position; known sets only grow from pass to pass."""
+
+    def __init__(self, text: bytes | str, rules: Mapping[str, Expr]) -> None:
+        self.text = text
+        self.rules = rules
+        self.known: dict[tuple[str, int], set[int]] = {}
+        self.visited: set[tuple[str, int]] = set()
+
+    def known_size(self) -> int:
+        return sum(map(len, self.known.values()))
+
+    def ends(self, expr: Expr, start: int) -> set[int]:
+        match expr:
+            case Never():
+                return set()
+            case Empty():
+                return {start}
+            case Literal(data):
+                return {start + len(data)} if self._bytes().startswith(data, start) else set()
+            case ByteClass(ranges):
+                return self._one(self._bytes()[start : start + 1], ranges, start)
+            case CharClass(ranges):
+                return self._one([ord(char) for char in self._string()[start : start + 1]], ranges, start)
+            case _:
+                return self._composite(expr, start)
+
+    def _composite(self, expr: Expr, start: int) -> set[int]:
+        match expr:
+            case Concat(parts):
+                return self._concat(parts, start)
+            case Alt(choices):
+                return set().union(*(self.ends(choice, start) for choice in choices))
+            case Repeat():
+                return self._repeat(expr, start)
+            case Joined():
+                return self._joined(expr, start)
+            case Ref(rule):
+                return self._rule(rule, start)
+            case Mark(_, body):
+                return self.ends(body, start)
+            case _:
+                raise TypeError(f"not an expression: {expr!r}")
+
+    def _concat(self, parts: tuple[Expr, ...], start: int) -> set[int]:
+        here = {start}
+        for part in parts:
+            here = self._from_all(part, here)
+        return here
+
+    def _from_all(self, expr: Expr, starts: set[int]) -> set[int]:
+        return set().union(*(self.ends(expr, start) for start in starts))
+
+    def _one(self, found: Iterable[int], ranges: tuple[tuple[int, int], ...], start: int) -> set[int]:
+        return {start + 1 for value in found if any(low <= value <= high for low, high in ranges)}
+
+    def _repeat(self, expr: Repeat, start: int) -> set[int]:
+        count, here = 0, {start}
+        found = {start} if expr.minimum == 0 else set()
+        while here and (expr.maximum is None or count < expr.maximum):
+            here = self._from_all(expr.body, here if count == 0 else self._from_all(expr.separator, here))
+            count += 1
+            if count >= expr.minimum:
+                here -= found  # reached before with a smaller count, from where more is possible
+                found |= here
+        return found
+
+    def _joined(self, expr: Joined, start: int) -> set[int]:
+        nothing_yet, after_one = {start}, set[int]()
+        for member in expr.members:
+            with_it = self._from_all(member.body, nothing_yet | self._from_all(expr.separator, after_one))
+            if member.required:
+                nothing_yet, after_one = set(), with_it
+            else:
+                after_one = after_one | with_it
+        return nothing_yet | after_one
+
+    def _rule(self, rule: str, start: int) -> set[int]:
+        known = self.known.setdefault((rule, start), set())
+        if (rule, start) not in self.visited:
+            self.visited.add((rule, start))
+            known |= self.ends(self.rules[rule], start)
+        return set(known)
+
+    def _bytes(self) -> bytes:
+        if isinstance(self.text, bytes):
+            return self.text
+        raise TypeError("a text-level expression needs bytes")
+
+    def _string(self) -> str:
+        if isinstance(self.text, str):
+            return self.text
+        raise TypeError("a value-level expression needs a string")
