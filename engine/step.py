@@ -134,7 +134,7 @@ class Decoder:
         fill_masks(matchers, masks)
         if None in matchers:
             masks &= self._drawable
-        apply_mask(logits, masks, len(self._vocabulary), scores)
+        apply_mask(logits, masks, scores)
         self.counters.mask_s += self._clock() - started_s
         return scores, masks
 

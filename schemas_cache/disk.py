@@ -32,6 +32,7 @@ from diskcache.core import MODE_BINARY, MODE_RAW, UNKNOWN
 
 SIZE_LIMIT_BYTES = 1 << 30  # thousands of schemas of usual size, or two of the largest allowed
 CULL_ENTRIES = 2  # evicted at a time, while above the limit: more than one write adds, and never most of the cache
+SYNCHRONOUS_OFF = 0  # a power failure may cost the cache, which is noticed; waiting for the disk cost 10 ms a call
 BUSY_TIMEOUT_S = 5.0  # writers hold the database for milliseconds; longer means that one hangs
 TROUBLE_PAUSE_S = 30.0  # after trouble: neither a warning nor a wait for every request, nor for ever without a disk
 LOCK_POLL_S = 0.02  # small beside a compile that is worth waiting for
@@ -189,6 +190,7 @@ class DiskTier:
                         eviction_policy="least-recently-used",
                         size_limit=self.size_limit_bytes,
                         cull_limit=CULL_ENTRIES,
+                        sqlite_synchronous=SYNCHRONOUS_OFF,
                     )
                 except OPEN_TROUBLE as error:
                     raise error if isinstance(error, TROUBLE) else OSError(f"a foreign database: {error}") from error

@@ -1,8 +1,9 @@
 """The tokens as bytes: all that a mask needs to know of a tokenizer.
 
-In: the bytes of each token and the ids that end a text. Out: `Vocabulary`, frozen, with a fingerprint that names it in
-cache keys. Cost: linear in the bytes. Rejected: token strings, since every tokenizer family spells bytes in strings in
-its own way, and masks are decided over bytes.
+In: the bytes of each token and the ids that end a text, or a tokenizer.json or GGUF file that holds them. Out:
+`Vocabulary`, frozen, with a fingerprint that names it in cache keys. Cost: linear in the bytes; for 49,152 tokens of a
+GGUF file about two seconds, most of them in its reader. Rejected: token strings, since every tokenizer family spells
+bytes in strings in its own way (pieces.py), and masks are decided over bytes.
 """
 
 from __future__ import annotations

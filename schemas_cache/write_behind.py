@@ -154,6 +154,7 @@ class WriteBehind:
 
     def _write(self, entry: Entry, *, whole: bool) -> None:
         """Bring the disk up to date with one entry: its rows, and its tables if they doubled or `whole` is set."""
+        generation = entry.compiled.generation
         try:
             with entry.hold:
                 if self._disk.available and (whole or entry.compiled.generation >= 2 * entry.tables_generation):
@@ -162,6 +163,7 @@ class WriteBehind:
                 self._merge_rows(entry)
         except Exception:  # one entry that cannot be written must not end the thread for all others
             logger.exception("schema cache: writing %s failed", entry.key)
+            entry.tables_generation = entry.rows_generation = generation  # again when it has grown
 
     def _store_tables(self, entry: Entry) -> None:
         """Write the tables unless they are on disk as they are."""

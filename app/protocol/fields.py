@@ -7,7 +7,8 @@ misplaced or foreign field goes first, since it is most often the cause of the o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
@@ -28,6 +29,7 @@ _FORM = '"response_format": {"type": "json_schema", "json_schema": {"name": "ans
 _SCHEMA = f"use {_FORM}"
 _DEEPER = f"a schema belongs at response_format.json_schema.schema: {_FORM}"
 _ONE_TOO_FEW = f"a schema goes one level deeper, beside its name: {_FORM}"
+_NAME = f"a name is 1 to 64 letters, digits, _ or -: {_FORM}"
 _REGEX = 'use "response_format": {"type": "regex", "regex": "…"}'
 _CHOICE = 'use "response_format": {"type": "choice", "choice": ["…", "…"]}'
 _GRAMMAR = f"grammars are not read here; write it as a schema ({_FORM}) or as a regular expression ({_REGEX})"
@@ -49,6 +51,8 @@ _SCHEMA_KEYWORDS = (
 # What another server calls it, or where it does not belong -> how it is written here.
 HINTS: dict[str, str] = {
     **dict.fromkeys((f"response_format.{key}" for key in ("schema", "name", "strict", "value")), _DEEPER),
+    **dict.fromkeys(("response_format.json_schema", "response_format.json_schema.schema"), _DEEPER),
+    "response_format.json_schema.name": _NAME,
     **dict.fromkeys((f"response_format.json_schema.{key}" for key in _SCHEMA_KEYWORDS), _ONE_TOO_FEW),
     **dict.fromkeys(("guided_json", "json_schema", "schema", "format", "output_format", "response_model"), _SCHEMA),
     **dict.fromkeys(("structured_outputs", "output_config", "text"), _SCHEMA),
@@ -81,7 +85,7 @@ def without_nulls(data: object) -> object:
 
 
 class Fields(BaseModel):
-    """Base of all bodies: null is the same as absent, ignored fields are dropped, unknown ones refused."""
+    """Base of all bodies: null is the same as absent, and unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -101,21 +105,25 @@ def parse(model: type[M], data: object) -> M:
 
 def _request_error(faults: Sequence[ErrorDetails]) -> RequestError:
     fault = next((f for f in faults if f["type"] == "extra_forbidden" and _path(f) in HINTS), faults[0])
-    path = _path(fault)
-    code = fault["type"] if fault["type"] in _OWN_CODES else _CODES.get(fault["type"])
-    if code is None:
-        code = "invalid_type" if fault["type"].endswith(("_type", "_parsing")) else "invalid_value"
+    path, code = _path(fault), _code(fault["type"])
     reason = "unknown field" if code == "unknown_parameter" else fault["msg"]
-    hint = HINTS.get(path) if code in ("unknown_parameter", "missing_required_parameter") else None
+    hint = HINTS.get(path)
     return RequestError(code, f"{path or 'body'}: {reason}" + (f"; {hint}" if hint else ""), path or None)
 
 
+def _code(kind: str) -> str:
+    """The contract's code for pydantic's kind of fault; this module's own kinds are codes already."""
+    if kind in _OWN_CODES:
+        return kind
+    return _CODES.get(kind, "invalid_type" if kind.endswith("_type") else "invalid_value")
+
+
 def _path(fault: ErrorDetails) -> str:
-    """Dotted path of the field; list positions in brackets."""
+    """Dotted path of the field, list positions in brackets; without the tag by which a format was told apart."""
     place = [part for i, part in enumerate(fault["loc"]) if not (i == 1 and fault["loc"][0] == "response_format")]
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
-    missing_tag = fault["type"] in ("union_tag_not_found", "union_tag_invalid")
-    return clip(f"{path}.type" if missing_tag else path, 120)
+    tag_at_fault = fault["type"] in ("union_tag_not_found", "union_tag_invalid")
+    return clip(f"{path}.type" if tag_at_fault else path, 120)
 
 
 def type_error(expected: str) -> PydanticCustomError:
@@ -154,14 +162,14 @@ def only(value: object, why: str = "is not available yet") -> AfterValidator:
 
     def check(given: Any) -> Any:
         if given != value:
-            raise PydanticCustomError("unsupported_parameter", "{given} {why}", {"given": _shown(given), "why": why})
+            raise PydanticCustomError(
+                "unsupported_parameter",
+                "{given} {why}",
+                {"given": clip(json.dumps(given, ensure_ascii=False), 40), "why": why},
+            )
         return given
 
     return AfterValidator(check)
-
-
-def _shown(value: object) -> str:
-    return clip({True: "true", False: "false"}.get(value, value) if isinstance(value, bool) else repr(value), 40)
 
 
 def refused(why: str) -> AfterValidator:
@@ -171,14 +179,3 @@ def refused(why: str) -> AfterValidator:
         raise PydanticCustomError("unsupported_parameter", "{why}", {"why": why})
 
     return AfterValidator(check)
-
-
-def one_of_types(expected: str, check: Callable[[Any], bool]) -> BeforeValidator:
-    """A field whose JSON type is one of several."""
-
-    def validate(value: Any) -> Any:
-        if not check(value):
-            raise type_error(expected)
-        return value
-
-    return BeforeValidator(validate)

@@ -11,17 +11,21 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, StrictBool, StrictStr
 
 from app.errors import RequestError
-from app.protocol.fields import Fields, Number, one_of_types, only, without_nulls
+from app.protocol.fields import Fields, Number, only, type_error, without_nulls
 from schemas_cache import SchemaOptions, Source, choice_source, json_object_source, regex_source, schema_source
 
-Schema = Annotated[Any, one_of_types("an object or a boolean", lambda value: isinstance(value, dict | bool))]
+
+def _schema(value: object) -> object:
+    if not isinstance(value, dict | bool):
+        raise type_error("an object or a boolean")
+    return value
 
 
 class NamedSchema(Fields):
     """`json_schema` inside the format."""
 
     name: Annotated[StrictStr, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
-    content: Annotated[Schema, Field(alias="schema")]
+    content: Annotated[Any, BeforeValidator(_schema), Field(alias="schema")]
     strict: StrictBool = True
     description: StrictStr | None = None
 

@@ -1,6 +1,6 @@
 """Examples in, trained weights out; deterministic, and the same when interrupted and resumed.
 
-In: examples and settings. Out: `Run`, whose weights are trained. Cost: about 10 ms per step of 512 examples on one core.
+In: examples and settings. Out: `Run`, whose weights are trained. Cost: about 10 ms per step of 512 examples on a core.
 Set OPENBLAS_NUM_THREADS=1: a second thread saves a third of the time on an idle machine, but on a busy one the threads
 wait for each other and a step takes up to ten times as long; and sums then do not depend on the number of cores. Step
 n draws its batch from (seed, n) alone, so there is no generator to keep. Rejected: epochs over a shuffled corpus, whose

@@ -17,7 +17,6 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
@@ -32,11 +31,13 @@ _Path: TypeAlias = tuple[str, ...]
 ANNOTATIONS = frozenset(
     {
         *("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"),
-        *("$schema", "$id", "$comment", "discriminator"),
+        *("$schema", "$comment", "discriminator"),
         *("contentMediaType", "contentEncoding", "contentSchema"),
     }
 )
 """Words that constrain nothing."""
+IDENTIFIERS = frozenset({"$id", "id"})
+"""Names of resources (`id` up to draft-04): annotations, except where a reference in a named part is relative to it."""
 ONE_SCHEMA = frozenset(
     {
         *("items", "additionalItems", "unevaluatedItems", "contains"),
@@ -74,7 +75,7 @@ class Document:
         value = self.root
         for i, segment in enumerate(segments):
             here = child("#", *segments[:i])
-            if i and isinstance(value, dict) and isinstance(value.get("$id"), str):
+            if isinstance(value, dict) and isinstance(value.get("$id"), str):
                 raise DanglingRefError(f'"{reference}" leads through a resource with an $id of its own at {here}')
             value = _step(value, segment, reference, here)
         return child("#", *segments), value
@@ -99,7 +100,8 @@ def read_document(schema: Json) -> Document:
     size_bytes = len(_compact(schema))
     if size_bytes > MAX_SCHEMA_BYTES:
         raise _too_complex("#", f"the schema has {size_bytes} bytes, the limit is {MAX_SCHEMA_BYTES}")
-    return Document(_without_annotations(schema), _draft(schema))
+    draft = _draft(schema)
+    return Document(_without_annotations(schema, draft, is_root=True), draft)
 
 
 def canonical(schema: Json) -> bytes:
@@ -181,20 +183,32 @@ def _surrogate(text: str) -> str:
     return "half of a surrogate pair, which no UTF-8 text can hold" if alone else ""
 
 
-def _without_annotations(schema: Json) -> Json:
+def _without_annotations(schema: Json, draft: str, *, is_root: bool = False) -> Json:
     """The schema less its annotations; where no schema stands (`enum`, names, unknown keywords) nothing is touched."""
     if not isinstance(schema, dict):
         return schema
-    return {word: _inside(word, value) for word, value in schema.items() if word not in ANNOTATIONS}
+    names = IDENTIFIERS if draft in ("3", "4") else frozenset({"$id"})
+    dropped = ANNOTATIONS | (names if is_root or not _has_reference(schema, names) else frozenset())
+    return {word: _inside(word, value, draft) for word, value in schema.items() if word not in dropped}
 
 
-def _inside(word: str, value: Json) -> Json:
-    strip: Callable[[Json], Json] = _without_annotations
+def _inside(word: str, value: Json, draft: str) -> Json:
     if word in SCHEMAS_BY_NAME and isinstance(value, dict):
-        return {name: strip(schema) for name, schema in value.items()}
+        return {name: _without_annotations(schema, draft) for name, schema in value.items()}
     if word in LIST_OF_SCHEMAS and isinstance(value, list):
-        return [strip(schema) for schema in value]
-    return strip(value) if word in ONE_SCHEMA else value
+        return [_without_annotations(schema, draft) for schema in value]
+    return _without_annotations(value, draft) if word in ONE_SCHEMA else value
+
+
+def _has_reference(schema: dict[str, Json], names: frozenset[str]) -> bool:
+    """Whether a subschema with a name of its own has references, which that name would be the base of."""
+    return not names.isdisjoint(schema) and _mentions_reference(schema)
+
+
+def _mentions_reference(value: Json) -> bool:
+    if isinstance(value, dict):
+        return "$ref" in value or any(map(_mentions_reference, value.values()))
+    return isinstance(value, list) and any(map(_mentions_reference, value))
 
 
 def _local_segments(reference: str) -> list[str]:

@@ -10,6 +10,7 @@ often a slip (`requird`) than an annotation, and would be a constraint that sile
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Callable, Iterator
 
 from schemas_cache.schema.document import ANNOTATIONS, LIST_OF_SCHEMAS, ONE_SCHEMA, SCHEMAS_BY_NAME, Json
@@ -123,7 +124,7 @@ KNOWN = (
     | {
         *("$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef", "$vocabulary"),
         *("minContains", "maxContains", "uniqueItems", "minProperties", "maxProperties", "dependentRequired"),
-        *("format", "multipleOf"),
+        *("format", "multipleOf", "$id"),
     }
 )
 """Every word that some draft of the standard defines."""
@@ -163,7 +164,7 @@ def unsupported(word: str) -> Fault:
 
 def show(value: Json) -> str:
     """A value as JSON, shortened for a message."""
-    text = repr(value) if isinstance(value, str) else _brief(value)
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, str) else _brief(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -283,6 +283,13 @@ def test_response_format(refusal: Any, response_format: object, code: str, param
     assert (code, param) == (error["code"], error["param"])
 
 
+@pytest.mark.parametrize("named", [{"name": "a"}, {"schema": {}}, {"name": "a b", "schema": {}}, None])
+def test_hint_for_an_incomplete_format(refusal: Any, named: object) -> None:
+    """What is missing or misnamed in a schema's wrapping comes with the way to write it."""
+    error = refusal(response_format={"type": "json_schema", "json_schema": named})
+    assert '"json_schema": {"name": "answer", "schema": {…}}' in error["message"]
+
+
 @pytest.mark.parametrize(
     ("response_format", "param"),
     [

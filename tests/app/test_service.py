@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any, cast
 
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from app.cli.serve import listen
 from app.main import create_app
 from app.settings import Settings
 from engine import Engine
@@ -106,7 +108,7 @@ def hanging_app(engine: Any, tmp_path: Any) -> FastAPI:
 def test_client_gone_cancels_the_work(engine: Any, tmp_path: Any) -> None:
     """When the connection closes, the engine's work is cancelled and nothing is left running."""
     app = hanging_app(engine, tmp_path)
-    events = [
+    events: list[dict[str, Any]] = [
         {"type": "http.request", "body": b'{"model": "tiny", "prompt": "a"}', "more_body": False},
         {"type": "http.disconnect"},
     ]
@@ -121,7 +123,9 @@ def test_client_gone_cancels_the_work(engine: Any, tmp_path: Any) -> None:
 def test_end_of_grace_answers_what_still_runs(engine: Any, tmp_path: Any) -> None:
     """A request that outlives the grace is cancelled and told 503."""
     app = hanging_app(engine, tmp_path)
-    events = [{"type": "http.request", "body": b'{"model": "tiny", "prompt": "a"}', "more_body": False}]
+    events: list[dict[str, Any]] = [
+        {"type": "http.request", "body": b'{"model": "tiny", "prompt": "a"}', "more_body": False}
+    ]
 
     async def receive() -> dict[str, Any]:
         if events:
@@ -137,10 +141,21 @@ def test_end_of_grace_answers_what_still_runs(engine: Any, tmp_path: Any) -> Non
 def test_client_gone_while_sending(engine: Any, tmp_path: Any) -> None:
     """A client that goes away before its body is whole leaves no trace in the engine."""
     app = hanging_app(engine, tmp_path)
-    events = [{"type": "http.request", "body": b'{"model"', "more_body": True}, {"type": "http.disconnect"}]
+    events: list[dict[str, Any]] = [
+        {"type": "http.request", "body": b'{"model"', "more_body": True},
+        {"type": "http.disconnect"},
+    ]
 
     async def receive() -> dict[str, Any]:
         return events.pop(0)
 
     exchange(app, receive)
     assert [] == engine.requests
+
+
+def test_answers_are_not_held_back() -> None:
+    """Accepted connections send small packets at once: without it each answer takes 40 ms more."""
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -30,7 +30,7 @@ class Server:
 def running_server(home: Path, *flags: str) -> Iterator[Server]:
     """Start a server, wait until it is ready, and stop it at the end."""
     home.mkdir(parents=True, exist_ok=True)
-    command = [KATAGAMI, "serve", "--port", "0", "--home", home, *flags]
+    command = [str(KATAGAMI), "serve", "--port", "0", "--home", str(home), *flags]
     with (
         (home / "log").open("a") as log,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process,

@@ -32,7 +32,7 @@ FORMAT = response_format(Entry.model_json_schema())
 def complete(client: openai.OpenAI, **fields: Any) -> Any:
     """One completion; what the SDK has no argument for goes in `extra`."""
     extra = {"response_format": FORMAT} | fields.pop("extra", {})
-    arguments = {"model": "katagami-char", "prompt": "", "max_tokens": 64} | fields
+    arguments: dict[str, Any] = {"model": "katagami-char", "prompt": "", "max_tokens": 64} | fields
     return client.completions.create(**arguments, extra_body=extra)
 
 
@@ -91,7 +91,7 @@ def test_raw_response_headers(client: openai.OpenAI) -> None:
     arguments: dict[str, Any] = {"model": "katagami-char", "prompt": "", "max_tokens": 64}
     raw = client.completions.with_raw_response.create(**arguments, extra_body={"response_format": FORMAT})
     assert raw.headers["x-request-id"] == raw.headers["request-id"]
-    assert raw.parse().structured["cache"] == raw.headers["x-schema-cache"]  # type: ignore[attr-defined]
+    assert raw.parse().structured["cache"] == raw.headers["x-schema-cache"]
     assert {"queue", "compile", "prefill"} == {part.split(";")[0] for part in raw.headers["server-timing"].split(", ")}
     with client.completions.with_streaming_response.create(**arguments) as response:
         assert response.headers["x-request-id"].startswith("req_")

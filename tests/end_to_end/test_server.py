@@ -75,17 +75,45 @@ def test_schemas_that_strain_the_stack(server: Any) -> None:
         assert response.status_code in (200, 400), response.text
 
 
+def slow_body(n: int) -> dict[str, Any]:
+    """A request of n choices that takes long."""
+    form = {"type": "regex", "regex": "[a-z]{20000}"}
+    return {"model": "katagami-char", "prompt": "", "n": n, "max_tokens": 100_000, "response_format": form}
+
+
+def test_client_gone(start_server: Any, tmp_path: Path) -> None:
+    """A client that gives up frees its place, so that a server with one place serves the next."""
+    with start_server(tmp_path, "--max-running", "1") as server:
+        url = f"{server.url}/v1/completions"
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(url, json=slow_body(16), timeout=1.0)
+        assert 200 == httpx.post(url, json=body(0), timeout=20).status_code
+
+
+def test_queue_full(start_server: Any, tmp_path: Path) -> None:
+    """Where as many wait as may, the next is told when to come back."""
+
+    async def ask(url: str) -> httpx.Response:
+        async with httpx.AsyncClient(timeout=60) as client:
+            waiting = [asyncio.ensure_future(client.post(url, json=slow_body(8))) for _ in range(3)]
+            done, left = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+            return done.pop().result()
+
+    with start_server(tmp_path, "--max-running", "1", "--max-queued", "1") as server:
+        response = asyncio.run(ask(f"{server.url}/v1/completions"))
+    assert (429, "queue_full") == (response.status_code, response.json()["error"]["code"])
+    assert 1000 <= int(response.headers["retry-after-ms"])
+
+
 def test_end_of_the_server(start_server: Any, tmp_path: Path) -> None:
     """At SIGTERM new work gets 503, what runs is answered, and the process ends with status 0."""
     answers: list[httpx.Response] = []
-    slow = {"model": "katagami-char", "prompt": [""] * 64, "n": 2, "max_tokens": 100_000, "temperature": 2}
-    form = {"type": "regex", "regex": "[a-z]{90000}"}
-
     with start_server(tmp_path, "--grace", "2") as server:
         url = f"{server.url}/v1/completions"
-        asking = Thread(
-            target=lambda: answers.append(httpx.post(url, json=slow | {"response_format": form}, timeout=60))
-        )
+        asking = Thread(target=lambda: answers.append(httpx.post(url, json=slow_body(64), timeout=60)))
         asking.start()
         time.sleep(1.0)
         server.process.send_signal(signal.SIGTERM)

@@ -68,7 +68,8 @@ class Gate:
     def __init__(self) -> None:
         self.reached, self.open = threading.Event(), threading.Event()
 
-    def __call__(self, context: tuple[int, ...]) -> list[float]:
+    def __call__(self, _context: tuple[int, ...]) -> list[float]:
+        """Wait, then favour nothing."""
         self.reached.set()
         assert self.open.wait(WAIT_S)
         return [0.0] * len(TOY)
@@ -239,7 +240,8 @@ class SlowCompiles:
     def __init__(self) -> None:
         self.go, self.count = threading.Event(), 0
 
-    def __call__(self, source: Source, vocabulary: Vocabulary, **limits: object) -> object:
+    def __call__(self, source: Source, vocabulary: Vocabulary, **_limits: object) -> object:
+        """Compile, sooner or later."""
         self.count += 1
         if "enum" in source.content:
             assert self.go.wait(WAIT_S)

@@ -28,7 +28,7 @@ def test_gradient_is_not_changed() -> None:
     """The caller may read it afterwards."""
     gradient = np.array([1.0, -2.0], np.float32)
     Adam.for_size(2).apply(np.zeros(2, np.float32), gradient, 0.1)
-    assert [1.0, -2.0] == gradient.tolist()
+    assert gradient.tolist() == [1.0, -2.0]
 
 
 def test_finds_the_lowest_point_of_a_bowl() -> None:

@@ -20,12 +20,15 @@ class Scripted:
         self._script = script
 
     def allocate(self, slots: int) -> None:
+        """Nothing fed yet."""
         self._fed = np.zeros(slots, int)
 
     def reset(self, slot: int) -> None:
+        """Nothing fed to this slot yet."""
         self._fed[slot] = 0
 
     def forward(self, batch: Batch) -> FloatArray:
+        """Count, and answer by the count."""
         self._fed[batch.slots] += np.diff(batch.row_offsets)
         logits = np.full((len(batch.slots), 4), -50, np.float32)
         logits[np.arange(len(batch.slots)), [self._script[fed] for fed in self._fed[batch.slots]]] = 50
@@ -46,6 +49,7 @@ class Uniform(Scripted):
     """A model with no opinion between "a" and "b" and none about anything else."""
 
     def forward(self, batch: Batch) -> FloatArray:
+        """Count, and answer by the count."""
         self._fed[batch.slots] += np.diff(batch.row_offsets)
         logits = np.where(self._fed[batch.slots, None] < 1, [-99, 1, 1, -99], [99, 1, 1, 1])
         return logits.astype(np.float32)

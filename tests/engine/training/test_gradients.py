@@ -13,12 +13,14 @@ STEP = 1e-5
 
 @pytest.fixture
 def weights() -> dict[str, NDArray[np.float64]]:
+    """Random weights for seven tokens."""
     draws = np.random.default_rng(3)
     return {name: 0.3 * draws.standard_normal(shape) for name, shape in parameter_shapes(VOCABULARY).items()}
 
 
 @pytest.fixture
 def batch() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Windows and targets."""
     draws = np.random.default_rng(4)
     windows = draws.integers(0, VOCABULARY - 1, (ROWS, 24))  # one token is in no window
     return windows, draws.integers(0, VOCABULARY, ROWS)

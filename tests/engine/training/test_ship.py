@@ -14,6 +14,7 @@ from engine.training import train_embedded
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A character model after sixty steps, as written."""
     output = tmp_path_factory.mktemp("models")
     train_embedded(output, seed=1, models=("char",), progress=False, steps=60)
     return output / "katagami-char"

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.training.train import TrainingConfig, learning_rate, train
+from engine.training.train import OnStep, TrainingConfig, learning_rate, train
 from engine.training.windows import Examples, build_examples
 
 CONFIG = TrainingConfig(seed=5, steps=40, batch_size=16, checkpoint_every=10)
@@ -18,11 +18,14 @@ class KilledError(Exception):
 
 @pytest.fixture(scope="module")
 def examples() -> Examples:
+    """Random walks over eight tokens."""
     draws = np.random.default_rng(6)
     return build_examples([(1 + np.cumsum(draws.integers(0, 2, 20)) % 8).tolist() for _ in range(30)], 0)
 
 
-def kill_at(step: int) -> None:
+def kill_at(step: int) -> OnStep:
+    """A callback that ends the run after so many steps."""
+
     def on_step(steps: int, _loss: float) -> None:
         if steps == step:
             raise KilledError
@@ -31,6 +34,7 @@ def kill_at(step: int) -> None:
 
 
 def train_killed(examples: Examples, checkpoint: Path, step: int, config: TrainingConfig = CONFIG) -> None:
+    """Train until killed."""
     with pytest.raises(KilledError):
         train(examples, VOCABULARY, config, checkpoint=checkpoint, on_step=kill_at(step))
 

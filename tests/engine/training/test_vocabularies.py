@@ -11,8 +11,8 @@ LINES = ["abab ab", "あb ab"]
 def test_characters_come_in_code_point_order_after_end_and_unknown() -> None:
     """Ids are fixed by the set of characters."""
     vocabulary = character_tokenizer(LINES).get_vocab()
-    assert ["\n", "<unk>", " ", "a", "b", "あ"] == sorted(vocabulary, key=vocabulary.__getitem__)
-    assert (END_ID, UNKNOWN_ID) == (vocabulary["\n"], vocabulary["<unk>"])
+    assert sorted(vocabulary, key=vocabulary.__getitem__) == ["\n", "<unk>", " ", "a", "b", "あ"]
+    assert (vocabulary["\n"], vocabulary["<unk>"]) == (END_ID, UNKNOWN_ID)
 
 
 def test_merges_keep_the_ids_of_the_characters() -> None:

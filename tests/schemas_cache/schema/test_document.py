@@ -1,0 +1,180 @@
+"""The canonical form, its hash, and references by position."""
+
+import hashlib
+from typing import Any
+
+import pytest
+
+from schemas_cache.errors import SchemaError, SchemaTooComplexError
+from schemas_cache.schema import canonical, schema_hash
+from schemas_cache.schema.document import DanglingRefError, child, read_document
+
+
+def test_annotations_are_left_out() -> None:
+    """Every annotation goes, at every depth, and blanks go with them; the key order stays."""
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "https://example.org/s",
+        "title": "T",
+        "type": "object",
+        "properties": {"b": {"description": "B", "type": "integer", "default": 1}, "a": {"examples": ["é"]}},
+        "anyOf": [{"$comment": "c", "required": ["b"]}],
+    }
+    expected = b'{"type":"object","properties":{"b":{"type":"integer"},"a":{}},"anyOf":[{"required":["b"]}]}'
+    assert expected == canonical(schema)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"title": {"type": "string"}, "default": {}}},
+        {"const": {"title": 1}},
+        {"enum": [{"description": "x"}]},
+        {"required": ["title"]},
+        {"$defs": {"examples": {"type": "string"}}},
+    ],
+)
+def test_names_and_values_like_annotations_stay(schema: Any) -> None:
+    """Where a property name or a value stands, nothing is an annotation."""
+    assert schema == read_document(schema).root
+
+
+def test_a_name_of_a_part_stays_where_references_depend_on_it() -> None:
+    """`$id` below the root is an annotation unless there is a reference inside."""
+    without, within = {"$id": "https://example.org/a"}, {"$id": "https://example.org/b", "$ref": "#"}
+    assert {"properties": {"a": {}, "b": within}} == read_document({"properties": {"a": without, "b": within}}).root
+
+
+def test_hash_is_sha256_of_the_canonical_form() -> None:
+    """64 hexadecimal digits of the canonical bytes."""
+    assert hashlib.sha256(b'{"type":"string"}').hexdigest() == schema_hash({"title": "x", "type": "string"})
+
+
+def test_order_changes_the_hash() -> None:
+    """Two orders of properties are two languages."""
+    one, other = {"properties": {"x": {}, "y": {}}}, {"properties": {"y": {}, "x": {}}}
+    assert schema_hash(one) != schema_hash(other)
+
+
+def test_an_older_draft_changes_the_hash() -> None:
+    """The same keywords mean something else there, the newest draft is the default."""
+    schema = {"$ref": "#/$defs/a", "minLength": 1}
+    older = {"$schema": "http://json-schema.org/draft-07/schema#", **schema}
+    newest = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    assert schema_hash(schema) == schema_hash(newest)
+    assert schema_hash(schema) != schema_hash(older)
+
+
+def test_boolean_schemas_have_a_canonical_form() -> None:
+    """`true` and `false` as they are."""
+    assert [canonical(True), canonical(False)] == [b"true", b"false"]
+
+
+@pytest.mark.parametrize(
+    ("expected", "segments"),
+    [
+        ("#/properties/code", ("properties", "code")),
+        ("#/a~1b/c~0d", ("a/b", "c~d")),
+        ("#/a%20b/%25/日本", ("a b", "%", "日本")),
+        ("#/", ("",)),
+    ],
+)
+def test_positions_are_pointers_in_fragments(expected: str, segments: tuple[str, ...]) -> None:
+    """RFC 6901 escapes first, then what no fragment may hold; characters beyond ASCII stay."""
+    assert expected == child("#", *segments)
+
+
+@pytest.mark.parametrize(
+    ("expected", "reference"),
+    [
+        ("#", "#"),
+        ("#/$defs/a~1b", "#/$defs/a~1b"),
+        ("#/$defs/a~1b", "#/%24defs/a%7E1b"),
+        ("#/anyOf/1", "#/anyOf/1"),
+        ("#/$defs/", "#/$defs/"),
+    ],
+)
+def test_references_have_one_name_for_each_position(expected: str, reference: str) -> None:
+    """However a reference is spelled, it leads to the same position."""
+    document = read_document({"$defs": {"a/b": {}, "": {}}, "anyOf": [{}, {}]})
+    assert expected == document.resolve(reference)[0]
+
+
+@pytest.mark.parametrize(
+    ("reason", "reference"),
+    [
+        ('no "b" at #/$defs', "#/$defs/b"),
+        ('no "2" at #/anyOf', "#/anyOf/2"),
+        ('no "01" at #/anyOf', "#/anyOf/01"),
+        ('no "-1" at #/anyOf', "#/anyOf/-1"),
+        ('no "x" at #/$defs/a/type', "#/$defs/a/type/x"),
+        ("nothing is ever fetched", "https://example.org/schema.json"),
+        ("nothing is ever fetched", "other.json#/a"),
+        ("anchor", "#name"),
+        ('no "default"', "#/default"),
+        ("$id of its own", "#/$defs/own/$defs/x"),
+    ],
+)
+def test_references_that_lead_nowhere_say_why(reason: str, reference: str) -> None:
+    """Dangling, remote, by anchor, into an annotation, across another resource."""
+    own = {"$id": "https://example.org/own", "$defs": {"x": {"$ref": "#"}}}
+    schema = {"$defs": {"a": {"type": "string"}}, "anyOf": [{}], "default": {}}
+    document = read_document(schema | {"$defs": {**schema["$defs"], "own": own}})  # type: ignore[dict-item]
+    with pytest.raises(DanglingRefError) as raised:
+        document.resolve(reference)
+    assert reason in raised.value.reason
+
+
+@pytest.mark.parametrize("levels", [65, 1_000, 100_000])
+def test_deep_nesting_is_refused_without_recursion(levels: int) -> None:
+    """Beyond the limit, however far, the error names the figure."""
+    schema: Any = True
+    for _ in range(levels):
+        schema = {"items": schema}
+    with pytest.raises(SchemaTooComplexError, match="64 levels"):
+        canonical(schema)
+
+
+def test_a_schema_that_contains_itself_is_refused() -> None:
+    """A loop of Python objects ends at the same limit."""
+    schema: dict[str, Any] = {}
+    schema["items"] = schema
+    with pytest.raises(SchemaTooComplexError):
+        canonical(schema)
+
+
+def test_shared_objects_cannot_blow_up() -> None:
+    """A doubling chain of shared lists is refused for its size, in bounded time."""
+    value: list[Any] = []
+    for _ in range(60):
+        value = [value, value]
+    with pytest.raises(SchemaTooComplexError, match="1048576"):
+        canonical({"enum": value})
+
+
+def test_large_texts_are_refused() -> None:
+    """One byte beyond a mebibyte is too many, the last one is not."""
+    empty = len(canonical({"const": ""}))
+    assert len(canonical({"const": "x" * ((1 << 20) - empty)})) == 1 << 20
+    with pytest.raises(SchemaTooComplexError, match="1048577"):
+        canonical({"const": "x" * ((1 << 20) - empty + 1)})
+
+
+@pytest.mark.parametrize(
+    ("pointer", "schema"),
+    [
+        ("#/minimum", {"minimum": float("nan")}),
+        ("#/minimum", {"minimum": float("inf")}),
+        ("#/minimum", {"minimum": 10**5000}),
+        ("#/const", {"const": "\ud800"}),
+        ("#/properties", {"properties": {"\udfff": True}}),
+        ("#/enum/1", {"enum": [1, (2, 3)]}),
+        ("#/enum/0", {"enum": [{1: 2}]}),
+        ("#/const", {"const": b"x"}),
+    ],
+)
+def test_what_is_no_json_is_refused(pointer: str, schema: Any) -> None:
+    """Values that no JSON text holds are found before anything else."""
+    with pytest.raises(SchemaError) as raised:
+        canonical(schema)
+    assert [pointer] == [finding.pointer for finding in raised.value.findings]

@@ -1,0 +1,265 @@
+"""What is said of schemas that are broken, impossible or ask for too much."""
+
+from typing import Any
+
+import pytest
+
+from schemas_cache.errors import SchemaError, SchemaTooComplexError, UnsatisfiableSchemaError
+from schemas_cache.schema import SchemaOptions, lower
+from tests.schemas_cache.schema.documents import accepts, grammar
+
+LOOSE = SchemaOptions(strict=False)
+
+
+def findings(schema: Any) -> list[tuple[str, str, str]]:
+    """Position, keyword and reason of everything that is wrong with a schema."""
+    with pytest.raises(SchemaError) as raised:
+        grammar(schema, SchemaOptions())
+    return [(finding.pointer, finding.keyword, finding.reason) for finding in raised.value.findings]
+
+
+@pytest.mark.parametrize(
+    ("pointer", "keyword", "reason", "schema"),
+    [
+        ("#", "type", "expected a type name, found 5", {"type": 5}),
+        ("#", "type", 'expected a type name, found "strng"', {"type": "strng"}),
+        ("#", "type", "expected at least one type, found an empty list", {"type": []}),
+        ("#", "type", 'the type "null" is listed twice', {"type": ["null", "null"]}),
+        ("#", "properties", "expected an object of schemas, found an empty list", {"properties": []}),
+        ("#", "required", 'expected a list of names, found "a"', {"required": "a"}),
+        (
+            "#/properties/a",
+            "required",
+            "expected a list of names, found true",
+            {"properties": {"a": {"required": True}}},
+        ),
+        ("#", "required", 'the name "a" is listed twice', {"required": ["a", "a"]}),
+        ("#", "minLength", "expected an integer from 0, found -1", {"minLength": -1}),
+        ("#", "maxItems", "expected an integer from 0, found 1.5", {"maxItems": 1.5}),
+        ("#", "minItems", "expected an integer from 0, found true", {"minItems": True}),
+        ("#", "minimum", 'expected a number, found "3"', {"minimum": "3"}),
+        ("#", "exclusiveMinimum", "expected a number, found true", {"exclusiveMinimum": True}),
+        ("#", "enum", "expected a list of values, found an empty list", {"enum": []}),
+        ("#", "enum", "expected a list of values, found an object", {"enum": {"a": 1}}),
+        ("#", "anyOf", "expected a list of schemas, found an empty list", {"anyOf": []}),
+        ("#/anyOf/1", "", "expected a schema: an object, true or false", {"anyOf": [True, 3]}),
+        ("#/items", "", "expected a schema: an object, true or false", {"items": None}),
+        ("#", "pattern", "expected a string, found 5", {"pattern": 5}),
+        ("#", "$ref", '"#/$defs/x" points to nothing: there is no "$defs" at #', {"$ref": "#/$defs/x"}),
+        ("#", "$ref", "expected a string, found 1", {"$ref": 1}),
+        ("#", "$defs", "expected an object of schemas, found 1", {"$defs": 1}),
+        ("#/$defs/unused", "type", "expected a type name, found 1", {"$defs": {"unused": {"type": 1}}}),
+        ("#", "requird", '"requird" is no JSON Schema keyword', {"requird": ["a"]}),
+        ("#", "nullable", '"nullable" is no JSON Schema keyword', {"nullable": True}),
+        ("#", "format", '"format" cannot be enforced yet', {"format": "date"}),
+        ("#", "allOf", '"allOf" cannot be enforced yet', {"allOf": [{}]}),
+        ("#", "uniqueItems", '"uniqueItems" cannot be enforced yet', {"uniqueItems": True}),
+        ("#", "items", "a list of schemas, one per position, cannot be enforced yet", {"items": [{}]}),
+        ("#", "minimum", '"minimum" cannot be enforced on numbers with fractions yet', {"minimum": 1}),
+        (
+            "#",
+            "maxLength",
+            '"maxLength" together with "pattern" cannot be enforced yet',
+            {"pattern": "a", "maxLength": 1},
+        ),
+        ("#", "", "expected a schema: an object, true or false", []),
+        ("#", "", "expected a schema: an object, true or false", "string"),
+    ],
+)
+def test_each_fault_is_named(pointer: str, keyword: str, reason: str, schema: Any) -> None:
+    """Where it is, which keyword, what was expected and what stands there."""
+    assert [(pointer, keyword, reason)] == findings(schema)
+
+
+def test_all_findings_come_at_once_in_document_order() -> None:
+    """Faults of form, unknown words, unenforceable keywords and dangling references in one error."""
+    schema = {
+        "type": "object",
+        "properties": {
+            "a": {"type": "strin", "format": "date"},
+            "b": {"type": "number", "minimum": 1},
+            "c": {"$ref": "#/$defs/gone"},
+            "d": {"type": "string", "pattern": "(?=a)"},
+        },
+        "requird": ["a"],
+        "oneOf": [{"not": {}}],
+    }
+    expected = [
+        ("#", "requird"),
+        ("#", "oneOf"),
+        ("#/properties/a", "type"),
+        ("#/properties/a", "format"),
+        ("#/properties/c", "$ref"),
+        ("#/properties/b", "minimum"),
+        ("#/properties/d", "pattern"),
+    ]
+    assert expected == [(pointer, keyword) for pointer, keyword, _ in findings(schema)]
+
+
+@pytest.mark.parametrize(
+    ("hint", "schema"),
+    [
+        ('did you mean "required"?', {"requird": ["a"]}),
+        ('did you mean "string"?', {"type": "strng"}),
+        ('did you mean "additionalProperties"?', {"additionalProperty": False}),
+        ('write "type": ["string", "null"] or add {"type": "null"} to anyOf', {"nullable": True}),
+        ("present there: a, b", {"$defs": {"a": {}, "b": {}}, "$ref": "#/$defs/c"}),
+        ('copy the definition into "$defs" and write "#/$defs/name"', {"$ref": "https://example.org/s"}),
+        ("remove it, or prefix it with x- to have it ignored", {"zzz": 1}),
+    ],
+)
+def test_hints_show_the_way_out(hint: str, schema: Any) -> None:
+    """The nearest word, what is there, or how to write it otherwise."""
+    with pytest.raises(SchemaError) as raised:
+        grammar(schema)
+    assert [hint] == [finding.hint for finding in raised.value.findings]
+
+
+@pytest.mark.parametrize(
+    ("pointers", "schema"),
+    [
+        (["#"], {"$ref": "#"}),
+        (["#/$defs/a"], {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}),
+        (["#/$defs/a"], {"$defs": {"a": {"$ref": "#/$defs/a", "minLength": 1}}, "items": {"$ref": "#/$defs/a"}}),
+    ],
+)
+def test_references_that_only_lead_back_are_named(pointers: list[str], schema: Any) -> None:
+    """A loop of references is unsatisfiable, and the error shows its way round."""
+    with pytest.raises(UnsatisfiableSchemaError, match="only leads back to itself") as raised:
+        grammar(schema)
+    assert pointers == [finding.pointer for finding in raised.value.findings]
+
+
+@pytest.mark.parametrize(
+    ("reason", "schema"),
+    [
+        ("no value", False),
+        ("no string has at least 3 and at most 2 characters", {"type": "string", "minLength": 3, "maxLength": 2}),
+        ("no integer is at least 4 and at most 3", {"type": "integer", "exclusiveMinimum": 3, "maximum": 3.5}),
+        ("no array has at least 2 and at most 1 elements", {"type": "array", "minItems": 2, "maxItems": 1}),
+        ("none of the values satisfies the other keywords", {"type": "string", "enum": [1, None]}),
+        ('the property "a" is required', {"type": "object", "required": ["a"], "additionalProperties": False}),
+        ("no value", {"type": "array", "items": False, "minItems": 1}),
+        ("no value", {"type": "string", "anyOf": [{"type": "integer"}, {"type": "null"}]}),
+        ("finite", {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}),
+        ("finite", {"type": "array", "items": {"$ref": "#"}, "minItems": 1}),
+        ("finite", {"anyOf": [{"$ref": "#"}]}),
+        ("no value", {"anyOf": [{"$ref": "#"}], "minLength": 1}),
+    ],
+)
+def test_impossible_schemas_are_found(reason: str, schema: Any) -> None:
+    """Contradictions and requirements without an end, with what contradicts."""
+    with pytest.raises(UnsatisfiableSchemaError, match=reason):
+        grammar(schema, SchemaOptions())
+
+
+def test_an_impossible_branch_is_only_left_out() -> None:
+    """What cannot be finished vanishes; the rest stands."""
+    endless = {"type": "object", "properties": {"a": {"$ref": "#/anyOf/0"}}, "required": ["a"]}
+    rules = grammar({"anyOf": [endless, {"type": "string", "minLength": 2, "maxLength": 1}, {"const": 1}]})
+    assert [text for text in ("1", "{}", '{"a": {}}', '""') if accepts(rules, text)] == ["1"]
+
+
+def test_loose_mode_drops_and_lists() -> None:
+    """With `strict=False` what cannot be enforced is a warning, and the rest is enforced."""
+    schema = {
+        "type": "object",
+        "properties": {
+            "a": {"type": "string", "format": "date"},
+            "b": {"type": "number", "maximum": 1},
+            "c": {"type": "string", "pattern": "^[ab]+$", "maxLength": 1},
+        },
+        "patternProperties": {"^x": {}},
+        "nullable": True,
+    }
+    rules, warnings = lower(schema, LOOSE, None)
+    expected = [
+        ("#", "patternProperties"),
+        ("#", "nullable"),
+        ("#/properties/a", "format"),
+        ("#/properties/b", "maximum"),
+        ("#/properties/c", "maxLength"),
+    ]
+    assert expected == [(warning.pointer, warning.keyword) for warning in warnings]
+    assert accepts(rules, '{"a": "x", "b": 2, "c": "ab"}')
+    assert not accepts(rules, '{"c": "x"}')
+
+
+def test_loose_mode_does_not_forgive_faults_of_form() -> None:
+    """A malformed keyword is an error in any mode."""
+    with pytest.raises(SchemaError, match="expected a list of names"):
+        lower({"required": "a"}, LOOSE, None)
+
+
+def test_definitions_out_of_reach_may_ask_for_anything() -> None:
+    """They cannot change the result, so there is nothing to enforce."""
+    assert accepts(grammar({"$defs": {"a": {"format": "date", "allOf": [{}]}}, "type": "null"}), "null")
+
+
+def test_extensions_and_annotations_are_ignored() -> None:
+    """`x-` words, annotations, and keywords that say nothing."""
+    schema = {"type": "array", "x-order": [1], "title": "T", "uniqueItems": False, "id": "root"}
+    assert (grammar(schema), ()) == lower(schema, SchemaOptions(additional_properties="open"), None)
+
+
+@pytest.mark.parametrize(
+    ("accepted", "rejected", "extra"),
+    [(["3", "4"], ["2", "5"], {"maximum": 5, "exclusiveMaximum": True}), (["3"], ["2"], {"exclusiveMaximum": False})],
+)
+def test_draft_4_bounds(accepted: list[str], rejected: list[str], extra: dict[str, Any]) -> None:
+    """The boolean spelling is read where `$schema` names that draft."""
+    draft = {"$schema": "http://json-schema.org/draft-04/schema#"}
+    rules = grammar(draft | {"type": "integer", "minimum": 2, "exclusiveMinimum": True} | extra)
+    assert (accepted, []) == (
+        [text for text in accepted if accepts(rules, text)],
+        [text for text in rejected if accepts(rules, text)],
+    )
+
+
+def test_older_drafts_ignore_what_stands_beside_a_reference() -> None:
+    """Up to draft-07, with a warning for each keyword that does not count."""
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "definitions": {"a": {"type": "string"}},
+        "$ref": "#/definitions/a",
+        "maxLength": 1,
+    }
+    rules, warnings = lower(schema, SchemaOptions(), None)
+    assert accepts(rules, '"abc"')
+    assert [(warning.pointer, warning.keyword) for warning in warnings] == [("#", "maxLength")]
+
+
+@pytest.mark.parametrize(
+    ("figure", "schema"),
+    [
+        ("10001 properties", {"properties": {str(i): True for i in range(10_001)}}),
+        ("20001 enum values", {"enum": list(range(20_001))}),
+        ("4096", {"$defs": {str(i): {"anyOf": [{"minLength": i}, {"maxLength": 90 - i}]} for i in range(13)}}),
+        ("64 declared names", {"properties": {"x" * i: True for i in range(65)}, "additionalProperties": True}),
+    ],
+)
+def test_limits_are_named_with_the_figure(figure: str, schema: Any) -> None:
+    """One more than the limit is refused, with the figure in the text."""
+    if "$defs" in schema:  # all thirteen choices at once, by a chain of references
+        for i in range(12):
+            schema["$defs"][str(i)]["$ref"] = f"#/$defs/{i + 1}"
+        schema["$ref"] = "#/$defs/0"
+    with pytest.raises(SchemaTooComplexError, match=figure):
+        grammar(schema)
+
+
+def test_any_key_order_is_refused_for_now() -> None:
+    """By name, with the way out."""
+    with pytest.raises(SchemaError, match="key_order"):
+        grammar(True, SchemaOptions(key_order="any"))
+
+
+def test_values_beside_a_circular_union_are_refused() -> None:
+    """The validator that filters listed values would not survive a union that leads back to itself."""
+    schema = {
+        "$defs": {"loop": {"anyOf": [{"$ref": "#/$defs/loop"}, {"type": "null"}]}},
+        "enum": [[None]],
+        "items": {"$ref": "#/$defs/loop"},
+    }
+    with pytest.raises(SchemaError, match="leads back to itself"):
+        grammar(schema)
