@@ -31,7 +31,7 @@ from engine.models.registry import LoadedModel, load_model
 from engine.sequence import Job, Request, Result, Sequence, choice_of, result_of, sequences_of
 from engine.stats import EngineStats, RequestCounters, copy_of
 from engine.step import Decoder
-from schemas_cache import Lookup, SchemaCache
+from schemas_cache import Limits, Lookup, SchemaCache
 
 SMOOTHING = 0.1  # weight of the latest request in the mean time that one takes
 
@@ -60,7 +60,8 @@ class Engine:
         self.config = config
         self.models: Mapping[str, LoadedModel] = {}
         self._load = load
-        self._cache = SchemaCache(config.cache_folder) if cache is None else cache
+        limits = Limits(compile_timeout_s=config.compile_timeout_s)
+        self._cache = SchemaCache(config.cache_folder, limits=limits) if cache is None else cache
         self._pool = CompilerPool(self._cache, config.compile_workers)
         self._decoders: Mapping[str, Decoder] = {}
         self._counters = RequestCounters()
@@ -85,7 +86,7 @@ class Engine:
             queued = self._waiting_jobs()
         return EngineStats(
             queued=queued,
-            running=sum(len(decoder.scheduler.running) for decoder in self._decoders.values()),
+            running=sum(decoder.scheduler.slots_taken for decoder in self._decoders.values()),
             steps={name: copy_of(decoder.counters) for name, decoder in self._decoders.items()},
             **self._counters.snapshot(),
         )
@@ -128,6 +129,8 @@ class Engine:
         ------
         UnknownModelError, ContextLengthError, QueueFullError, ShuttingDownError
             When the request is not taken.
+        ValueError
+            For a token of a prompt that is not in the vocabulary.
         SchemaError
             When its schema cannot be enforced, or not in time.
         DeadStateError
@@ -166,6 +169,9 @@ class Engine:
         longest = max(map(len, request.prompts), default=0)
         if longest > loaded.model.context_length:
             raise ContextLengthError(longest, loaded.model.context_length)
+        ids, size = set().union(*request.prompts), len(loaded.tokenizer.vocabulary)
+        if ids and not 0 <= min(ids) <= max(ids) < size:
+            raise ValueError(f"the prompt has a token outside the vocabulary of {size}")
         return loaded, self._decoders[model_name]
 
     def _take(self, request: Request) -> Job:

@@ -48,7 +48,8 @@ class Outcome(IntEnum):
 
     DRAWN = 0
     DEAD = 1  # the mask allows no token
-    NOT_FINITE = 2  # the logits of the allowed tokens are not numbers
+    NOT_FINITE = 2  # the best of the allowed logits is no number, or infinite
+    FORBIDDEN = 3  # the mask forbids what was drawn: a fault of the sampler
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,10 +206,11 @@ class Samplers:
         if not greedy.all():
             drawn = self._draw_random(scores, top, slots)
             token_ids[~greedy] = drawn[~greedy]
-        failed = ~np.isfinite(top) | ~are_allowed(masks, token_ids)
-        outcomes = np.where(failed, Outcome.NOT_FINITE, Outcome.DRAWN)
-        outcomes[failed & ~masks.any(axis=1)] = Outcome.DEAD
-        return Drawn(token_ids, outcomes.astype(np.uint8))
+        outcomes = np.where(are_allowed(masks, token_ids), Outcome.DRAWN, Outcome.FORBIDDEN).astype(np.uint8)
+        outcomes[~np.isfinite(top)] = Outcome.NOT_FINITE
+        if outcomes.any():
+            outcomes[~masks.any(axis=1)] = Outcome.DEAD
+        return Drawn(token_ids, outcomes)
 
     def _draw_random(self, scores: FloatArray, top: FloatArray, slots: IntArray) -> IntArray:
         apply_temperature(scores, top, self._temperature[slots])

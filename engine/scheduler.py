@@ -50,6 +50,11 @@ class Scheduler:
         return list(self._running.values())
 
     @property
+    def slots_taken(self) -> int:
+        """How many sequences have a slot; may be asked from any thread."""
+        return len(self._running)
+
+    @property
     def idle(self) -> bool:
         """Whether there is no sequence at all."""
         return not self._running and not self._waiting

@@ -102,7 +102,7 @@ class Decoder:
     def _schedule(self) -> list[Sequence]:
         schedule = self.scheduler.schedule()
         for row in schedule.joined:
-            self._join(row)
+            self._guarded(row, self._join, row)
         return [row for row in schedule.rows if not row.over] if schedule.joined else schedule.rows
 
     def _join(self, row: Sequence) -> None:
@@ -110,10 +110,10 @@ class Decoder:
         if job.started_s is None:
             job.started_s = self._clock()
         prompt_tokens = len(row.pending)
-        self._guarded(row, self._walk.begin, row)
+        self._walk.begin(row)
         if not row.over:
-            self._model.reset(row.slot)
             self._samplers.open(row.slot, job.request.sampling, job.seed, row.index)
+            self._model.reset(row.slot)
             self.counters.prompt_tokens += prompt_tokens
 
     def _forward(self, rows: list[Sequence]) -> FloatArray:
@@ -131,12 +131,21 @@ class Decoder:
         started_s = self._clock()
         masks, scores = self._masks[: len(rows)], self._scores[: len(rows)]
         matchers = [row.matcher for row in rows]
-        fill_masks(matchers, masks)
+        try:
+            fill_masks(matchers, masks)
+        except Exception:  # a schema that outgrew its limits, say: find out whose
+            self._fill_one_by_one(rows, masks)
         if None in matchers:
             masks &= self._drawable
         apply_mask(logits, masks, scores)
         self.counters.mask_s += self._clock() - started_s
         return scores, masks
+
+    def _fill_one_by_one(self, rows: list[Sequence], masks: WordArray) -> None:
+        """Fail the rows that have no mask; it is all zero then, so that nothing is drawn for them."""
+        for number, row in enumerate(rows):
+            masks[number] = 0
+            self._guarded(row, fill_masks, [row.matcher], masks[number : number + 1])
 
     def _sample(self, rows: list[Sequence], scores: FloatArray, masks: WordArray) -> Drawn:
         started_s = self._clock()
@@ -151,13 +160,15 @@ class Decoder:
                 row.job.prefilled_s = started_s
             if outcome == Outcome.DRAWN:
                 self._guarded(row, self._walk.advance, row, token_id)
-            else:
+            elif not row.over:
                 self._guarded(row, self._refuse, row, outcome)
         self.counters.advance_s += self._clock() - started_s
 
     def _refuse(self, row: Sequence, outcome: int) -> None:
         if outcome == Outcome.NOT_FINITE:
             raise EngineFailedError(f"the model's logits for choice {row.index} are not finite numbers")
+        if outcome == Outcome.FORBIDDEN:
+            raise EngineFailedError(f"a token was drawn for choice {row.index} that its mask forbids")
         if not self._walk.dead_end(row):
             raise RowDeadError(row.index, "" if row.matcher is None else row.matcher.pointer())
 

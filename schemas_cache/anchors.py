@@ -3,6 +3,7 @@
 In: the pieces of a pattern, each as `Variants`. Out: an `Expr` without anchors, for a match somewhere or of the whole
 value. Cost: linear for pieces without anchors; n log n in a row of pieces whose anchors are optional, and a power of
 the depth where repeats of such pieces are nested (`tree_size` lets the parser bound that).
+Bounded repeats of parts that may be empty, one in another, double with every level: a count needs bodies that consume.
 
 A piece that matches a span of the value may need that the span starts at the value's start (`^` was crossed before
 anything was consumed), that it ends at the value's end, or both. So a piece is up to four expressions, one per need.
@@ -196,7 +197,10 @@ def _counted(body: Expr, minimum: int, maximum: int | None) -> Expr:
 
     `(a*b?)*` is `(a|b)*`: fewer states, no ambiguity, and no growth with the depth of nesting.
     """
-    minimum = 0 if nullable(body) else minimum
+    if nullable(body):
+        if maximum == 1:
+            return body  # nothing to count, and no need for the rewriting below, which doubles what it takes apart
+        minimum = 0
     if maximum is None and minimum <= 1:
         body = alt(*_pieces(body))
     return repeat(body, minimum, maximum)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MAX_SCHEMA_BYTES = 1 << 20
-"""Schema as compact UTF-8 JSON. Ten times the largest schema of the public collections; the front end stays below 1 s."""
+"""Schema as compact UTF-8 JSON: six times the largest schema of the public collections, some seconds to compile."""
 
 MAX_SCHEMA_NESTING = 64
 """Brackets inside brackets in the schema. Collections of real schemas end at 21; below 64 plain recursion is safe."""
@@ -23,6 +23,9 @@ MAX_ENUM_VALUES = 20_000
 MAX_BRANCHES = 4_096
 """Alternatives that one subschema unfolds to. `anyOf`s that meet multiply: eleven of two branches each are allowed."""
 
+MAX_MERGED = 10_000
+"""Merged subschemas in all: recursion through references with neighbours can meet in many combinations, 0.5 ms each."""
+
 MAX_RULES = 50_000
 """Grammar rules: references, merged subschemas and, under `pretty`, their copies per indentation; about 1 kB each."""
 
@@ -30,7 +33,7 @@ MAX_NUMBER_DIGITS = 1_000
 """Digits of a number in a schema: far beyond every real bound, and below the limit of Python's own conversions."""
 
 MAX_INDENTATION = 64
-"""Levels of indentation under `pretty`, as many as a schema may nest; a recursive schema would need one copy per level."""
+"""Levels of indentation under `pretty`, as many as a schema may nest; recursion would need one copy for each level."""
 
 LEVELS_PER_RULE = 12
 """Subschemas that are written inside each other before a new rule starts, so that expressions stay shallow enough for

@@ -25,7 +25,6 @@ from schemas_cache.anchors import (
     at_end,
     at_start,
     choice,
-    is_plain,
     plain,
     repeated,
     sequence,
@@ -44,8 +43,10 @@ MAX_NESTING = 100
 MAX_COUNT_DIGITS = 15
 """Digits in a count: beyond, it is no count of characters, and would not be exact in a double."""
 
-MAX_ANCHORED_NODES = 20_000
-"""Nodes of a piece with anchors inside: nested repeats of optional anchors grow with the square of the depth, or more"""
+MAX_GROWTH = 8
+MAX_GROWN_NODES = 20_000
+"""A piece may have this many nodes, and `MAX_GROWTH` more for every character of the pattern. Only optional anchors and
+bounded repeats of what may be empty come to that, nested deeply: they are taken apart once for each way to be empty."""
 
 _COUNT = re.compile(r"\{([0-9]+)(,?)([0-9]*)\}")
 _COUNT_WITHOUT_MINIMUM = re.compile(r"\{,[0-9]+\}")
@@ -55,6 +56,7 @@ _MODIFIERS = re.compile(r"[a-zA-Z]*-?[a-zA-Z]*[:)]")
 _LOOK_HINT = (
     "say what the value may be, instead of what must stand beside it; several patterns can be combined by allOf"
 )
+_GROWTH_HINT = "anchor the pattern as a whole, and repeat parts that are not empty"
 _REFUSED_GROUPS = {
     "=": ("look-ahead", _LOOK_HINT),
     "!": ("negative look-ahead", _LOOK_HINT),
@@ -130,9 +132,9 @@ class _Parser:
         return self.bounded(repeated(atom, *count), start)
 
     def bounded(self, piece: Variants, start: int) -> Variants:
-        """`piece`, unless anchors have made it too large."""
-        if not is_plain(piece) and tree_size(piece) > MAX_ANCHORED_NODES:
-            raise self.cursor.error("too many places where an anchor may hold", start, "anchor the pattern as a whole")
+        """`piece`, unless putting it together has made it too large."""
+        if tree_size(piece) > MAX_GROWN_NODES + MAX_GROWTH * len(self.cursor.text):
+            raise self.cursor.error("too many ways in which a part may be empty or an anchor hold", start, _GROWTH_HINT)
         return piece
 
     def atom(self) -> Variants:

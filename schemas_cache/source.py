@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
+from unicodedata import unidata_version
 
 from schemas_cache.schema.document import canonical
 from schemas_cache.schema.options import SchemaOptions
@@ -48,8 +49,9 @@ class Source:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over kind, content and options: everything that shapes the language; as hex."""
-        return hashlib.sha256(f"{self.kind} {self.schema_hash} {self.options!r}".encode()).hexdigest()
+        """SHA-256 over all that shapes the language: kind, content, options, and Unicode's version for `\\p`; as hex."""
+        shaping = f"{self.kind} {self.schema_hash} {self.options!r} {unidata_version}"
+        return hashlib.sha256(shaping.encode()).hexdigest()
 
 
 def schema_source(schema: dict[str, Any] | bool, options: SchemaOptions | None = None) -> Source:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from schemas_cache.automaton import DEAD, END, START, Automaton
 from schemas_cache.masks import NOT_COMPUTED, MaskRows
+from schemas_cache.size import least_states
 from schemas_cache.token_index import TokenIndex
 from schemas_cache.trie import walk
 
@@ -61,6 +62,8 @@ class TokenAutomaton:
 
     def lift(self, max_entries: int) -> None:
         """Build the dense table and its mask rows, unless it would have more entries than this."""
+        if least_states(self.automaton.nfa) * len(self._token_bytes) > max_entries:
+            return
         order, number, table = [START], {START: 0}, list[NDArray[np.int32]]()
         while len(table) < len(order):
             if len(order) * len(self._token_bytes) > max_entries:

@@ -3,8 +3,8 @@
 In: the subschemas by position (`Reading`) and the options. Out: `Grammar`, and what could not be written, as findings.
 Cost: linear in the schema, times the alternatives where `anyOf`s meet.
 
-A referenced subschema is a rule, named by its position, and never written twice; so is every conjunction that merging
-gives rise to, named by all of its positions. Since both are finite, recursion needs no guard. Under `pretty` a rule
+A referenced subschema is a rule, named by its position, and never written twice; so is every subschema that others are
+merged into, and every conjunction that merging gives rise to, named by all of its positions. Since both are finite, recursion needs no guard. Under `pretty` a rule
 also depends on its indentation, and there recursion is refused.
 
 An object is closed after merging: when no layer says what further names are and some layer has a property keyword.
@@ -18,7 +18,7 @@ from functools import cached_property
 
 from schemas_cache.errors import Finding, PatternError, SchemaTooComplexError
 from schemas_cache.grammar import NEVER, Expr, Grammar, Member, Never, Ref, alt, concat, literal, mark, repeat
-from schemas_cache.limits import LEVELS_PER_RULE, MAX_INDENTATION, MAX_NAME_NESTING, MAX_RULES
+from schemas_cache.limits import LEVELS_PER_RULE, MAX_INDENTATION, MAX_MERGED, MAX_NAME_NESTING, MAX_RULES
 from schemas_cache.pattern import search_language
 from schemas_cache.schema import free
 from schemas_cache.schema.layout import Layout, layout
@@ -55,6 +55,7 @@ class Lowering:
     rules: dict[str, Expr] = field(default_factory=dict)
     pending: list[tuple[str, Node, int]] = field(default_factory=list)
     level: int = 0
+    merged: int = 0
 
     def grammar(self) -> Grammar:
         """All rules, from the root on."""
@@ -88,9 +89,16 @@ class Lowering:
             reason = f"under pretty a document can nest {MAX_INDENTATION} levels at most, and here it may nest deeper"
             self.faults[Finding(simple[0], "", reason, "choose another whitespace mode")] = None
             return NEVER
-        if simple != node or len(simple) > 1 or self.level >= LEVELS_PER_RULE:
+        if simple != node or self._is_merged(simple) or self.level >= LEVELS_PER_RULE:
             return self._rule(simple, depth)
         return self._write(simple, depth)
+
+    def _is_merged(self, node: Node) -> bool:
+        """Whether other subschemas come in, whose children are not this one's: only rules keep those finite."""
+        schema = self.schemas[node[0]]
+        return len(node) > 1 or (
+            isinstance(schema, dict) and ("$ref" in schema or ("anyOf" in schema and len(schema) > 1))
+        )
 
     def _write(self, node: Node, depth: int) -> Expr:
         """The alternatives of a node; branches of an `anyOf` that stands alone need no merging."""
@@ -99,11 +107,19 @@ class Lowering:
         if len(node) == 1 and isinstance(only, dict) and only.keys() == {"anyOf"}:
             written = alt(*(self._value((branch,), depth, branch) for branch in only["anyOf"]))
         else:
-            written = alt(*(self._facets(facets, depth) for facets in alternatives(node, self.schemas)))
+            written = alt(*(self._facets(facets, depth) for facets in self._alternatives(node)))
         self.level -= 1
         if isinstance(written, Never):
             self.dead_ends.setdefault(Finding(node[0], "", "no value satisfies all that is asked for here"))
         return written
+
+    def _alternatives(self, node: Node) -> Iterator[Facets]:
+        for i, facets in enumerate(alternatives(node, self.schemas)):
+            self.merged += 1 if i or len(node) > 1 else 0
+            if self.merged > MAX_MERGED:
+                reason = f"references and anyOf meet in more than {MAX_MERGED} combinations"
+                raise SchemaTooComplexError([Finding(node[0], "", reason, "give fewer of them neighbours")])
+            yield facets
 
     def _facets(self, facets: Facets, depth: int) -> Expr:
         if facets.enumerations:

@@ -58,6 +58,13 @@ def test_the_last_forced_token_is_kept_where_the_document_ends() -> None:
     assert matcher.finished
 
 
+def test_the_last_forced_token_is_charged_too() -> None:
+    """One token short of the document, its last token is not taken."""
+    matcher = compile_source(of_schema({"const": ["a"]}), TOY).matcher()
+    assert ids('["a"]')[:-1] == list(forcing(TOY).take(matcher, len(ids('["a"]')) - 1))
+    assert not matcher.finished
+
+
 def test_a_vocabulary_of_characters_gives_nothing_back() -> None:
     """Each character is one token and none is longer: all forced tokens are taken."""
     source = of_schema({"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]})

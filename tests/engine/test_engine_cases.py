@@ -1,7 +1,7 @@
 """Faults that users of other systems reported, about decoding: each driven through the step on made-up logits.
 
-The inputs are the engine cases of the shared field reports; the tests are skipped where that file is not there. The case
-about compile errors, which needs no logits, is in test_runner.
+The inputs are the engine cases of the shared field reports; the tests are skipped where that file is not there. The
+case about compile errors, which needs no logits, is in test_runner.
 """
 
 from __future__ import annotations

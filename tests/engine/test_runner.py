@@ -35,6 +35,7 @@ from schemas_cache import (
 from tests.toy import TOY, GreedyTokenizer, ToyModel, given, random_logits
 
 WAIT_S = 20.0
+ENDLESS = [50.0 if token_id == 9 else 0.0 for token_id in range(len(TOY))]  # never the end token, always "a"
 OBJECT = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}
 
 
@@ -69,10 +70,10 @@ class Gate:
         self.reached, self.open = threading.Event(), threading.Event()
 
     def __call__(self, _context: tuple[int, ...]) -> list[float]:
-        """Wait, then favour nothing."""
+        """Wait, then go on for ever."""
         self.reached.set()
         assert self.open.wait(WAIT_S)
-        return [0.0] * len(TOY)
+        return ENDLESS
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -159,12 +160,29 @@ def test_cancelled_while_in_line_never_runs() -> None:
     with running(model, max_running=1) as engine:
         first = engine.submit("toy", request(max_tokens=3))
         assert gate.reached.wait(WAIT_S)
-        second = engine.submit("toy", request(prompts=((9,),)))
+        second = engine.submit("toy", request(prompts=((9, 10, 11),)))
         assert second.cancel()
         gate.open.set()
         first.result(WAIT_S)
         until(lambda: engine.stats.cancelled == 1)
-    assert all((9,) not in rows for rows in model.fed)
+    assert all((9, 10, 11) not in rows for rows in model.fed)
+
+
+def test_cancelled_while_it_is_compiled_never_runs() -> None:
+    """The schema is finished all the same, for those who ask for it next."""
+    compiles = SlowCompiles()
+    model = ToyModel(len(TOY), given(len(TOY)))
+    cache = SchemaCache(None, compile_function=compiles)  # type: ignore[arg-type]
+    with running(model, cache=cache) as engine:
+        gone = engine.submit("toy", request({"enum": ["a", "b"]}, prompts=((9, 10, 11),)))
+        until(lambda: compiles.count == 1)
+        assert gone.cancel()
+        until(lambda: engine.stats.cancelled == 1)
+        compiles.go.set()
+        result = engine.submit("toy", request({"enum": ["a", "b"]}, prompts=((12,),))).result(WAIT_S)
+        assert result.schema is not None
+    assert 1 == compiles.count
+    assert all(ids[:3] != (9, 10, 11) for rows in model.fed for ids in rows)
 
 
 def test_queue_bound_counts_requests_not_rows() -> None:
@@ -191,6 +209,13 @@ def test_prompt_longer_than_the_context_is_refused() -> None:
     ):
         engine.submit("toy", request(prompts=((9,) * 6,)))
     assert (6, 5) == (raised.value.prompt_tokens, raised.value.context_length)
+
+
+@pytest.mark.parametrize("token_id", [-1, len(TOY)])
+def test_prompt_tokens_outside_the_vocabulary_are_refused(token_id: int) -> None:
+    """They would break the step for everybody in it."""
+    with running() as engine, pytest.raises(ValueError, match="outside the vocabulary of 31"):
+        engine.submit("toy", request(prompts=((9,), (9, token_id))))
 
 
 def test_unknown_model_is_refused_by_name() -> None:
@@ -298,15 +323,28 @@ def test_one_bad_row_fails_its_request_and_frees_the_others() -> None:
     """A choice that broke takes its request's other choices with it, and nobody else's."""
 
     def logits(context: tuple[int, ...]) -> list[float]:
-        return [float("nan") if context[:1] == (9,) else 0.0] * len(TOY)
+        return [float("nan")] * len(TOY) if context[:1] == (10,) else ENDLESS
 
     with running(ToyModel(len(TOY), logits)) as engine:
-        bad = engine.submit("toy", request(prompts=((10,), (9,)), max_tokens=5_000))
+        bad = engine.submit("toy", request(prompts=((9,), (10,)), max_tokens=5_000))
         good = engine.submit("toy", request(max_tokens=50))
         with pytest.raises(EngineFailedError, match="finite"):
             bad.result(WAIT_S)
         assert good.result(WAIT_S).choices
         until(lambda: engine.stats.running == 0)
+        assert engine.stats.steps["toy"].rows < 100
+
+
+def test_choices_that_end_in_the_step_in_which_another_breaks() -> None:
+    """One choice fails and the next one ends at the same time: one error, and the thread goes on."""
+
+    def logits(context: tuple[int, ...]) -> list[float]:
+        return [float("nan")] * len(TOY) if context[:1] == (10,) else ENDLESS
+
+    with running(ToyModel(len(TOY), logits)) as engine:
+        with pytest.raises(EngineFailedError):
+            engine.submit("toy", request(prompts=((10,), (9,)), max_tokens=1)).result(WAIT_S)
+        assert engine.submit("toy", request(max_tokens=1)).result(WAIT_S).choices
 
 
 def test_stop_lets_requests_finish() -> None:

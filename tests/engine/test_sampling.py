@@ -56,7 +56,9 @@ def kept(weights: np.ndarray) -> list[set[int]]:
     return [set(np.flatnonzero(row).tolist()) for row in weights]
 
 
-@given(st.lists(st.sets(st.integers(0, V - 1)), min_size=1, max_size=5), st.integers(0, 2**32), st.integers(V, PADDED + 9))
+@given(
+    st.lists(st.sets(st.integers(0, V - 1)), min_size=1, max_size=5), st.integers(0, 2**32), st.integers(V, PADDED + 9)
+)
 def test_mask_keeps_allowed_logits_and_nothing_else(allowed: list[set[int]], seed: int, width: int) -> None:
     """Allowed tokens keep their logits; all else, the model's outputs beyond the vocabulary included, is -inf."""
     logits = np.random.default_rng(seed).normal(size=(len(allowed), width)).astype(np.float32)
@@ -222,6 +224,27 @@ def test_bad_rows_are_named_and_others_drawn(sampling: Sampling) -> None:
     masks = packed([{4, 5}, set(), {4, 5}, {4, 5}, {4}, {5}])
     good, dead, bad = Outcome.DRAWN, Outcome.DEAD, Outcome.NOT_FINITE
     assert [good, dead, bad, bad, bad, good] == outcomes(logits, masks, sampling)
+
+
+def test_what_is_drawn_is_checked_against_the_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Should the sampler ever draw a forbidden token, the row says so, and its neighbour goes on."""
+    monkeypatch.setattr("engine.sampling.draw_tokens", lambda _weights, _uniforms: np.array([4, 4], np.int32))
+    expected = [Outcome.FORBIDDEN, Outcome.DRAWN]
+    assert expected == outcomes(np.zeros((2, V), np.float32), packed([{5}, {4}]), Sampling())
+
+
+def test_greedy_and_random_rows_in_one_batch() -> None:
+    """The greedy row takes its best token each time, the other one draws."""
+    logits = np.zeros((2, V), np.float32)
+    logits[0, 33] = 0.5
+    masks = packed([set(range(V))] * 2)
+    samplers = Samplers(2)
+    samplers.open(0, Sampling(temperature=0), seed=0, index=0)
+    samplers.open(1, Sampling(temperature=0.7), seed=0, index=1)
+    slots = np.arange(2, dtype=np.int32)
+    greedy, drawn = np.array([samplers.draw(masked(logits, masks), masks, slots).token_ids for _ in range(20)]).T
+    assert set(greedy.tolist()) == {33}
+    assert len(set(drawn.tolist())) > 5
 
 
 @settings(max_examples=20)

@@ -26,7 +26,7 @@ def test_first_come_first_served_up_to_the_slots() -> None:
     scheduler.add(job.sequences)
     schedule = scheduler.schedule()
     assert job.sequences[:2] == schedule.rows == schedule.joined
-    assert (1, 2) == (scheduler.waiting, len(scheduler.running))
+    assert (1, 2) == (scheduler.waiting, scheduler.slots_taken)
 
 
 def test_a_row_joins_when_one_leaves() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.errors import EngineFailedError, RowDeadError
 from engine.sequence import Request, Sampling, Sequence, choice_of
-from schemas_cache import Source, Vocabulary, regex_source
+from schemas_cache import Finding, Matcher, SchemaTooComplexError, Source, Vocabulary, fill_masks, regex_source
 from schemas_cache import schema_source as of_schema
 from tests.toy import (
     CHARACTERS,
@@ -194,6 +194,22 @@ def test_a_dead_row_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(dead.error, RowDeadError)
     assert [] == dead.token_ids
     assert (None, 3) == (alive.error, len(alive.token_ids))
+
+
+def test_a_mask_that_cannot_be_made_fails_its_row_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schema that outgrows its limits while its mask is worked out takes nobody with it."""
+    broken, fine = rows_for(request(regex_source("[ab]{3}"), n=2), LACKING)
+    error = SchemaTooComplexError([Finding("#", "", "too many states")])
+
+    def fill(matchers: list[Matcher], out: np.ndarray) -> None:
+        if broken.matcher in matchers:
+            raise error
+        fill_masks(matchers, out)
+
+    monkeypatch.setattr("engine.step.fill_masks", fill)
+    decode(decoder_for(LACKING, ToyModel(3, logits_of(3))), [broken, fine])
+    assert (error, []) == (broken.error, broken.token_ids)
+    assert (None, 3) == (fine.error, len(fine.token_ids))
 
 
 def test_no_token_left_in_an_accepting_state_is_the_end() -> None:

@@ -27,8 +27,9 @@ class FakeCompiled:
         self._lock = threading.Lock()
 
     def dump(self) -> bytes:
-        """Tables as bytes."""
-        return pack({"digest": self.digest, "filling": self.filling}, {})
+        """Tables as bytes, with all that was learnt."""
+        learnt = {digest.hex(): row.hex() for digest, row in self.learned_rows().items()}
+        return pack({"digest": self.digest, "filling": self.filling, "rows": learnt}, {})
 
     @classmethod
     def load(cls, data: bytes, source: Source, vocabulary: Vocabulary) -> FakeCompiled:
@@ -36,7 +37,9 @@ class FakeCompiled:
         header = unpack(data)[0]
         if header["digest"] != source.digest:
             raise CorruptEntryError("tables of another source")
-        return cls(source, vocabulary, header["filling"])
+        loaded = cls(source, vocabulary, header["filling"])
+        loaded.add_rows({bytes.fromhex(digest): bytes.fromhex(row) for digest, row in header["rows"].items()})
+        return loaded
 
     def learned_rows(self) -> dict[bytes, bytes]:
         """All rows so far."""

@@ -51,9 +51,10 @@ def test_hash_is_sha256_of_the_canonical_form() -> None:
 
 
 def test_order_changes_the_hash() -> None:
-    """Two orders of properties are two languages."""
-    one, other = {"properties": {"x": {}, "y": {}}}, {"properties": {"y": {}, "x": {}}}
-    assert schema_hash(one) != schema_hash(other)
+    """Two orders of names are two languages."""
+    assert schema_hash({"properties": dict.fromkeys("xy", True)}) != schema_hash(
+        {"properties": dict.fromkeys("yx", True)}
+    )
 
 
 def test_an_older_draft_changes_the_hash() -> None:

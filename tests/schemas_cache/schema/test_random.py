@@ -23,6 +23,7 @@ DOCUMENTS = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES | st.just("z"), inner, max_size=2),
     max_leaves=5,
 )
+OBJECTS = st.dictionaries(NAMES, DOCUMENTS, min_size=1, max_size=3)
 TYPES = st.sampled_from(["null", "boolean", "integer", "number", "string", "array", "object"])
 
 
@@ -50,18 +51,41 @@ def subschemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         anyOf=st.lists(inner, min_size=1, max_size=2),
     )
     references = st.sampled_from(["#", "#/$defs/s", "#/$defs/t"]).map(lambda target: {"$ref": target})
-    parts = st.lists(st.one_of(*of_one_type, strings, arrays, objects, anything, references), min_size=1, max_size=2)
+    parts = st.lists(st.one_of(*of_one_type, strings, arrays, objects, anything, references), min_size=1, max_size=3)
     return parts.map(lambda some: {word: value for part in some for word, value in part.items()})
 
 
 SCHEMAS = st.recursive(st.booleans() | TYPES.map(lambda name: {"type": name}), subschemas, max_leaves=6)
 
 
+LEAVES = st.sampled_from(
+    [
+        *({"type": "integer"}, {"type": ["integer", "null"], "minimum": 1}, {"type": "string", "maxLength": 1}),
+        *({"enum": [1, "a", None]}, {"$ref": "#"}, {"$ref": "#/$defs/s"}, {"$ref": "#/$defs/s", "required": ["a"]}),
+        *({"items": {"$ref": "#/$defs/t"}}, True, False),
+    ]
+)
+LAYERS = optionally(
+    properties=st.dictionaries(NAMES, LEAVES, min_size=1, max_size=3),
+    required=st.lists(NAMES, max_size=1),
+    additionalProperties=LEAVES,
+    items=LEAVES,
+)
+
+
+@st.composite
+def layered_documents(draw: st.DrawFn) -> dict[str, Any]:
+    """Property keywords, a reference and a union on the same value, mostly objects: all of it has to be merged."""
+    branches = draw(st.lists(LAYERS, max_size=2))
+    union = {"anyOf": branches} if branches else {}
+    return {"$defs": {"s": draw(LAYERS), "t": draw(LAYERS | LEAVES)}, "$ref": "#/$defs/s", **draw(LAYERS), **union}
+
+
 @st.composite
 def documents_with_definitions(draw: st.DrawFn) -> dict[str, Any]:
     """A root schema with two definitions that it may refer to."""
     root = draw(subschemas(SCHEMAS))
-    return {"$defs": {"s": draw(SCHEMAS), "t": draw(SCHEMAS)}, **root}
+    return {"$defs": {"s": draw(subschemas(SCHEMAS)), "t": draw(subschemas(SCHEMAS))}, **root}
 
 
 def lowered(schema: dict[str, Any], options: SchemaOptions) -> Grammar | None:
@@ -77,7 +101,7 @@ def lowered(schema: dict[str, Any], options: SchemaOptions) -> Grammar | None:
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
-@given(documents_with_definitions(), st.lists(DOCUMENTS, min_size=1, max_size=4))
+@given(documents_with_definitions() | layered_documents(), st.lists(DOCUMENTS | OBJECTS, min_size=1, max_size=4))
 def test_accepted_in_some_key_order_exactly_if_valid(schema: dict[str, Any], documents: list[Any]) -> None:
     """With open objects the language is the standard's, up to the order of keys."""
     rules = lowered(schema, OPEN)
@@ -88,7 +112,7 @@ def test_accepted_in_some_key_order_exactly_if_valid(schema: dict[str, Any], doc
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
-@given(documents_with_definitions(), st.lists(DOCUMENTS, min_size=1, max_size=4))
+@given(documents_with_definitions() | layered_documents(), st.lists(DOCUMENTS | OBJECTS, min_size=1, max_size=4))
 def test_closed_objects_accept_less(schema: dict[str, Any], documents: list[Any]) -> None:
     """Closing is never looser: what is accepted is valid."""
     rules = lowered(schema, SchemaOptions())
