@@ -7,12 +7,13 @@ small vocabularies, which are explored whole.
 
 from __future__ import annotations
 
+import time
 from typing import Any, Literal
 
 from schemas_cache.alphabet import build_alphabet
 from schemas_cache.automaton import Automaton
 from schemas_cache.codec import CorruptEntryError, pack, unpack
-from schemas_cache.errors import Finding, PatternError, SchemaError, UnsatisfiableSchemaError
+from schemas_cache.errors import CompileTimeoutError, Finding, PatternError, SchemaError, UnsatisfiableSchemaError
 from schemas_cache.fewest_tokens import minimum_tokens
 from schemas_cache.grammar import Grammar
 from schemas_cache.limits import DEFAULT_LIMITS, Limits
@@ -27,6 +28,8 @@ from schemas_cache.spelling import utf8
 from schemas_cache.token_automaton import TokenAutomaton
 from schemas_cache.token_index import token_index
 from schemas_cache.vocabulary import Vocabulary
+
+STATE_BYTES = 500  # of Python objects for a state, a frame or an NFA state, as measured with tracemalloc
 
 
 class CompiledSchema:
@@ -61,13 +64,23 @@ class CompiledSchema:
 
     @property
     def enforced(self) -> Literal["full", "partial"]:
-        """Whether all of the schema is enforced, or some of it was dropped as the warnings say."""
-        return "partial" if self.warnings else "full"
+        """Whether all of the schema is enforced, or some of it was dropped as the warnings say.
+
+        Under `strict` nothing is dropped: a warning then says how the schema was read.
+        """
+        return "partial" if self.warnings and not self.source.options.strict else "full"
 
     @property
     def generation(self) -> int:
         """Grows whenever something is learnt."""
         return len(self.tokens.automaton) + len(self.tokens.rows)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory taken, roughly: the arrays, and what Python's objects take for each state and frame."""
+        automaton, rows, dense = self.tokens.automaton, self.tokens.rows, self.tokens.dense
+        arrays = automaton.next_state.nbytes + rows.bits.nbytes + (dense.next_state.nbytes if dense else 0)
+        return arrays + STATE_BYTES * (len(automaton) + len(automaton.frames) + automaton.nfa.states)
 
     def matcher(self) -> Matcher:
         """Return a new walk from the start."""
@@ -101,7 +114,7 @@ class CompiledSchema:
             tokens = restore(header, arrays, token_index(vocabulary))
             warnings = tuple(Finding(*fields) for fields in header["warnings"])
             return CompiledSchema(source, tokens, warnings, int(header["minimum_tokens"]))
-        except (KeyError, ValueError, TypeError, IndexError) as error:
+        except (KeyError, ValueError, TypeError, IndexError, AttributeError, RuntimeError, SchemaError) as error:
             raise CorruptEntryError(f"not the tables of a schema: {error}") from error
 
 
@@ -114,14 +127,33 @@ def compile_source(source: Source, vocabulary: Vocabulary, *, limits: Limits = D
         With all findings, when the source is malformed, cannot be enforced exactly, is satisfied by nothing that the
         vocabulary can spell, or breaks a limit.
     """
+    deadline = Deadline(limits.compile_timeout_s)
     grammar, warnings = build_grammar(source, vocabulary)
+    deadline.check("reading the schema")
     nfa = build_nfa(grammar, vocabulary.spellable_bytes)
     automaton = Automaton(nfa, build_alphabet(nfa, vocabulary.single_bytes), limits.max_states)
     if not automaton.satisfiable:
         raise UnsatisfiableSchemaError([Finding("#", "", "no document at all satisfies this")])
+    deadline.check("building its automaton")
     tokens = TokenAutomaton(automaton, token_index(vocabulary))
     tokens.lift(limits.max_dense_entries)
-    return CompiledSchema(source, tokens, warnings, minimum_tokens(tokens))
+    fewest = minimum_tokens(tokens)
+    deadline.check("lifting it to tokens")
+    return CompiledSchema(source, tokens, warnings, fewest)
+
+
+class Deadline:
+    """The moment at which compiling is given up; looked at between the stages, each of which has its own bounds."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s, self._start_s = timeout_s, time.monotonic()
+
+    def check(self, stage: str) -> None:
+        """Raise `CompileTimeoutError` when the time is over; `stage` is what has just been done."""
+        taken_s = time.monotonic() - self._start_s
+        if taken_s > self._timeout_s:
+            reason = f"compiling took {taken_s:.1f} s up to {stage}, and the limit is {self._timeout_s:g} s"
+            raise CompileTimeoutError([Finding("#", "", reason, "allow more time, or simplify the schema")])
 
 
 def build_grammar(source: Source, vocabulary: Vocabulary) -> tuple[Grammar, tuple[Finding, ...]]:

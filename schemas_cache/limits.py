@@ -46,7 +46,7 @@ MAX_DENSE_ENTRIES = 1 << 20
 """Entries of a dense table of state by token: 4 MB, 1,250 states for 838 tokens, filled in two tenths of a second."""
 
 MAX_STORED_STATES = 4_096
-"""States written to disk with their transitions; later ones are made again in microseconds each when they are needed."""
+"""States written to disk with their transitions; later ones are made again in microseconds each when needed."""
 
 COMPILE_TIMEOUT_S = 60.0
 """How long one compile may take, waiting for another process's compile included."""

@@ -130,16 +130,19 @@ def fill_masks(matchers: Sequence[Matcher | None], out: NDArray[np.uint32]) -> N
     -----
     One gather for each distinct schema. The matchers of a batch may belong to different schemas of one vocabulary.
     """
-    groups: dict[TokenAutomaton | None, list[int]] = {}
+    first = matchers[0] if matchers else None
+    if first is not None and all(matcher is not None and matcher.tokens is first.tokens for matcher in matchers):
+        states = np.array([matcher.state for matcher in matchers], np.int32)  # type: ignore[union-attr]
+        rows = first.tokens.rows.rows(states)  # may replace the array of bits
+        np.take(first.tokens.rows.bits, rows, axis=0, out=out, mode="clip")
+        return
+    groups: dict[TokenAutomaton, list[int]] = {}
     for number, matcher in enumerate(matchers):
-        groups.setdefault(None if matcher is None else matcher.tokens, []).append(number)
+        if matcher is None:
+            out[number] = _ALL
+        else:
+            groups.setdefault(matcher.tokens, []).append(number)
     for tokens, numbers in groups.items():
-        if tokens is None:
-            out[numbers] = _ALL
-            continue
         states = np.array([matchers[number].state for number in numbers], np.int32)  # type: ignore[union-attr]
         rows = tokens.rows.rows(states)
-        if len(groups) == 1:
-            np.take(tokens.rows.bits, rows, axis=0, out=out, mode="clip")
-        else:
-            out[numbers] = tokens.rows.bits[rows]
+        out[numbers] = tokens.rows.bits[rows]

@@ -14,7 +14,7 @@ from schemas_cache.automaton import END, Automaton
 from schemas_cache.frames import ACCEPT, NO_FRAME
 from schemas_cache.nfa import UNBOUNDED
 
-_DIGEST_BYTES = 16
+DIGEST_BYTES = 16
 
 
 class Sight:
@@ -60,4 +60,4 @@ class Sight:
 
 
 def _hash(text: str) -> hashlib.blake2b:
-    return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES)
+    return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES)

@@ -22,6 +22,7 @@ from schemas_cache.frames import NO_FRAME
 from schemas_cache.limits import MAX_STATES, MAX_STORED_STATES
 from schemas_cache.masks import NOT_COMPUTED
 from schemas_cache.nfa import Nfa
+from schemas_cache.sight import DIGEST_BYTES
 from schemas_cache.token_automaton import TokenAutomaton
 from schemas_cache.token_index import TokenIndex
 
@@ -97,7 +98,7 @@ def _capture_rows(tokens: TokenAutomaton, kept: int) -> Arrays:
     row_of_state[: len(known)] = known
     digests = b"".join(rows.digests())
     captured: Arrays = {
-        "row_digests": np.frombuffer(digests, np.uint8).reshape(len(rows), -1),
+        "row_digests": np.frombuffer(digests, np.uint8).reshape(len(rows), DIGEST_BYTES),
         "row_bits": rows.bits[: len(rows)],
         "row_of_state": row_of_state,
     }

@@ -49,7 +49,7 @@ class Source:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over all that shapes the language: kind, content, options, and Unicode's version for `\\p`; as hex."""
+        """SHA-256 over all that shapes the language: kind, content, options, Unicode's version; as hex."""
         shaping = f"{self.kind} {self.schema_hash} {self.options!r} {unidata_version}"
         return hashlib.sha256(shaping.encode()).hexdigest()
 

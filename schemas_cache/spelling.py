@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import lru_cache
 
 from schemas_cache.code_points import ANY, Ranges, complement
 from schemas_cache.grammar import (
@@ -52,6 +53,7 @@ ESCAPED: Ranges = ((0x00, 0x1F), (0x22, 0x22), (0x5C, 0x5C))
 RAW = complement(ESCAPED)
 
 _ASCII_END = 0x80
+_REMEMBERED = 1 << 14  # spellings kept, of characters and classes: enumerations repeat the same ones
 _HEX = "0123456789abcdefABCDEF"
 
 
@@ -145,6 +147,7 @@ def _common(left: Ranges, right: Ranges) -> Ranges:
     return tuple(found)
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def _canonical(ranges: Ranges, characters: Characters) -> Expr:
     """One character out of `ranges`, raw where JSON allows it, else by its shortest escape."""
     points = [point for low, high in _common(ranges, ESCAPED) for point in range(low, high + 1)]
@@ -186,6 +189,7 @@ def _free_unicode_escape(characters: Characters) -> Expr:
     return concat(_allowed("u", characters), alt(plain, concat(digit("d"), after_d)))
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def _constant_character(point: int, characters: Characters) -> Expr:
     """The first spelling of one character that is possible."""
     found = _canonical(_common(((point, point),), ANY), characters)

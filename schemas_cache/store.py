@@ -226,7 +226,7 @@ class SchemaCache:
             logger.warning("schema cache: entry %s is corrupt and will be replaced: %s", key, error)
             self._disk.delete(key)
             return None
-        entry = Entry(key, compiled, tables_generation=compiled.generation, size_bytes=len(stored))
+        entry = Entry(key, compiled, tables_generation=compiled.generation)
         self._add_known_rows(entry)
         entry.rows_generation = compiled.generation
         return entry

@@ -44,8 +44,6 @@ class Entry:
         The tables; they grow while text is decoded.
     tables_generation, rows_generation : int
         How far the tables and the rows on disk are; -1 for not there.
-    size_bytes : int
-        Of the tables as written or read last, so within a factor of two or so; 0 before.
     hold : ExitStack
         The lock across processes, to be let go once the tables are on disk.
     """
@@ -54,7 +52,6 @@ class Entry:
     compiled: CompiledSchema
     tables_generation: int = -1
     rows_generation: int = -1
-    size_bytes: int = 0
     hold: ExitStack = field(default_factory=ExitStack)
 
     @property
@@ -82,11 +79,11 @@ class MemoryTier:
         """Add an entry and return those that had to go for it; the new one always stays."""
         with self._mutex:
             self._entries[entry.key] = entry
-            total_bytes = sum(each.size_bytes for each in self._entries.values())
+            total_bytes = sum(each.compiled.size_bytes for each in self._entries.values())
             evicted = []
             while len(self._entries) > 1 and (len(self._entries) > self.max_entries or total_bytes > self.max_bytes):
                 evicted.append(self._entries.popitem(last=False)[1])
-                total_bytes -= evicted[-1].size_bytes
+                total_bytes -= evicted[-1].compiled.size_bytes
             return evicted
 
     def entries(self) -> list[Entry]:
@@ -172,11 +169,9 @@ class WriteBehind:
             return
         data = tables_entry(entry.key, entry.compiled.dump())
         if self._disk.put(entry.key, data):
-            if (
-                entry.tables_generation < 0
-            ):  # the rows of first tables are in them, and in all that anybody learns later
+            if entry.tables_generation < 0:  # the rows of first tables are in them, and in what anybody learns later
                 entry.rows_generation = generation
-            entry.tables_generation, entry.size_bytes = generation, len(data)
+            entry.tables_generation = generation
 
     def _merge_rows(self, entry: Entry) -> None:
         """Add what was learnt to the rows on disk, and learn what is new there."""

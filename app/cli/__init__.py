@@ -7,6 +7,7 @@ import sys
 import typer
 from pydantic import ValidationError
 
+from app import blas_threads  # noqa: F401  # has to come before anything that imports numpy
 from app.cli import compile_command, generate, serve, train
 from schemas_cache import KatagamiError
 

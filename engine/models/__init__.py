@@ -32,7 +32,7 @@ class Model(Protocol):
 
     @property
     def vocabulary_size(self) -> int:
-        """Width V of the logits."""
+        """How many tokens there are, V."""
 
     @property
     def context_length(self) -> int:
@@ -45,4 +45,4 @@ class Model(Protocol):
         """Forget the sequence in `slot`, so that another may use it."""
 
     def forward(self, batch: Batch) -> FloatArray:
-        """Feed the new tokens; logits after the last of them, float32 (B, V)."""
+        """Feed the new tokens; logits after the last of them, float32 (B, at least V); beyond V are no tokens."""

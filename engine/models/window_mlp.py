@@ -117,13 +117,16 @@ class WindowMlp:
     def __init__(self, parameters: Parameters, end_id: int) -> None:
         self._parameters = {name: np.ascontiguousarray(value, np.float32) for name, value in parameters.items()}
         _check_shapes(self._parameters)
+        self._vocabulary_size = len(self._parameters["output.bias"])
+        for name in ("output.weight", "output.bias"):
+            self._parameters[name] = _padded(self._parameters[name])
         self._end_id = end_id
         self.allocate(0)
 
     @property
     def vocabulary_size(self) -> int:
-        """Width V of the logits."""
-        return len(self._parameters["output.bias"])
+        """Width V of the vocabulary; the logits are padded to a multiple of 32."""
+        return self._vocabulary_size
 
     @property
     def context_length(self) -> int:
@@ -139,11 +142,16 @@ class WindowMlp:
         self._windows[slot] = self._end_id
 
     def forward(self, batch: Batch) -> FloatArray:
-        """Feed the new tokens; logits after the last of them, float32 (B, V)."""
+        """Feed the new tokens; logits after the last of them, float32 (B, at least V)."""
         windows = _shifted(self._windows[batch.slots], batch.token_ids, batch.row_offsets)
         windows[_up_to_last_end(windows, self._end_id)] = self._end_id
         self._windows[batch.slots] = windows
         return activations(self._parameters, windows).logits.astype(np.float32, copy=False)
+
+
+def _padded(outputs: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Outputs of no meaning up to a multiple of 32: masks are words of 32 tokens, and whole words are faster."""
+    return np.concatenate([outputs, np.zeros((-len(outputs) % 32, *outputs.shape[1:]), np.float32)])
 
 
 def _shifted(windows: IntArray, token_ids: IntArray, row_offsets: IntArray) -> IntArray:

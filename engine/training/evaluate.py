@@ -48,7 +48,8 @@ def draw_texts(
     token_ids = np.empty(0, np.int32)
     offsets = np.zeros(count + 1, np.int32)
     while len(live):
-        token_ids = _draw(model.forward(Batch(token_ids, offsets, live)), temperature, draws)
+        logits = model.forward(Batch(token_ids, offsets, live))[:, : model.vocabulary_size]
+        token_ids = _draw(logits, temperature, draws)
         for slot, token_id in zip(live, token_ids, strict=True):
             texts[slot] += pieces[token_id]
         going_on = ~np.isin(token_ids, vocabulary.end_ids)

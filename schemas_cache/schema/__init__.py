@@ -8,7 +8,7 @@ form, and warnings; or every reason why not, at once. Cost: linear in the schema
 2. `keywords`, `reading`: all that the root reaches, each keyword checked; what is malformed or cannot be enforced.
 3. `loops`: references that only lead back to themselves.
 4. `merge`: subschemas that hold together (`$ref` and `anyOf` with their neighbours) as one set of facets.
-5. `numbers`, `values`, `names`, `free`, `layout`: texts of each kind; `lower` puts them together, a rule per reference.
+5. `numbers`, `values`, `names`, `free`, `layout`: texts of each kind; `lowering`: a rule for each reference.
 6. `prune`: rules without a finite text, and characters that the vocabulary lacks.
 
 Semantics are the standard's: a keyword constrains instances of its own type only, `{"minLength": 3}` allows numbers.
@@ -23,7 +23,7 @@ from schemas_cache.errors import Finding, SchemaError, UnsatisfiableSchemaError
 from schemas_cache.grammar import Grammar, Never
 from schemas_cache.schema.document import Json, canonical, read_document, schema_hash
 from schemas_cache.schema.loops import reference_loops
-from schemas_cache.schema.lower import Lowering
+from schemas_cache.schema.lowering import Lowering
 from schemas_cache.schema.options import SchemaOptions
 from schemas_cache.schema.plain import choice_grammar
 from schemas_cache.schema.prune import prune

@@ -38,7 +38,8 @@ def feed(model: WindowMlp, rows: Mapping[int, Sequence[int]]) -> NDArray[np.floa
     """One step: slot -> new tokens."""
     token_ids = np.array([token for tokens in rows.values() for token in tokens], np.int32)
     offsets = np.cumsum([0, *map(len, rows.values())]).astype(np.int32)
-    return model.forward(Batch(token_ids, offsets, np.array(list(rows), np.int32)))
+    logits = model.forward(Batch(token_ids, offsets, np.array(list(rows), np.int32)))
+    return logits[:, : model.vocabulary_size]
 
 
 def plain_logits(fed: Sequence[int]) -> NDArray[np.float64]:

@@ -21,7 +21,7 @@ ARTICLE_PATTERN = (
     r'"draft": (true|false)\}'
 )
 
-# Pieces of JSON, of Japanese characters and of nothing at all; merges across grammar borders; several ways to spell a text.
+# All bytes; pieces of JSON, of characters and of nothing at all; merges across grammar borders; texts spelled twice.
 AWKWARD_TOKENS = (
     *(bytes([byte]) for byte in range(0x100)),
     *(

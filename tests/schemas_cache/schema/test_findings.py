@@ -248,6 +248,16 @@ def test_limits_are_named_with_the_figure(figure: str, schema: Any) -> None:
         grammar(schema)
 
 
+@pytest.mark.parametrize(("name", "figure"), [("MAX_MERGED", "2"), ("MAX_RULES", "3")])
+def test_merging_and_rules_are_bounded(monkeypatch: pytest.MonkeyPatch, name: str, figure: str) -> None:
+    """However references and unions meet, the bounds hold for the schema as a whole."""
+    monkeypatch.setattr(f"schemas_cache.schema.lowering.{name}", int(figure))
+    pair = {"type": "string", "anyOf": [{"minLength": 3}, {"maxLength": 1}]}
+    schema = {"type": "object", "properties": dict.fromkeys("abcd", pair)}
+    with pytest.raises(SchemaTooComplexError, match=f"more than {figure}"):
+        grammar(schema)
+
+
 def test_any_key_order_is_refused_for_now() -> None:
     """By name, with the way out."""
     with pytest.raises(SchemaError, match="key_order"):

@@ -4,8 +4,8 @@ In: the subschemas by position (`Reading`) and the options. Out: `Grammar`, and 
 Cost: linear in the schema, times the alternatives where `anyOf`s meet.
 
 A referenced subschema is a rule, named by its position, and never written twice; so is every subschema that others are
-merged into, and every conjunction that merging gives rise to, named by all of its positions. Since both are finite, recursion needs no guard. Under `pretty` a rule
-also depends on its indentation, and there recursion is refused.
+merged into, and every conjunction that merging gives rise to, named by all of its positions. Since both are finite,
+recursion needs no guard. Under `pretty` a rule also depends on its indentation, and there recursion is refused.
 
 An object is closed after merging: when no layer says what further names are and some layer has a property keyword.
 """
