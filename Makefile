@@ -5,6 +5,7 @@ PYTHON ?= python3
 HOST ?= 127.0.0.1
 PORT ?= 8000
 MODEL ?=
+export OPENBLAS_NUM_THREADS ?= 1
 
 VENV := .venv
 BIN := $(VENV)/bin

@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from itertools import accumulate, chain
+from operator import attrgetter
 from time import perf_counter
 
 import numpy as np
@@ -31,6 +32,8 @@ from engine.stats import StepCounters
 from schemas_cache import KatagamiError, Vocabulary, fill_masks
 
 logger = logging.getLogger(__name__)
+
+_MATCHER = attrgetter("matcher")
 
 
 class Decoder:
@@ -130,22 +133,22 @@ class Decoder:
     def _mask(self, rows: list[Sequence], logits: FloatArray) -> tuple[FloatArray, WordArray]:
         started_s = self._clock()
         masks, scores = self._masks[: len(rows)], self._scores[: len(rows)]
-        matchers = [row.matcher for row in rows]
         try:
-            fill_masks(matchers, masks)
+            any_free = fill_masks(list(map(_MATCHER, rows)), masks)
         except Exception:  # a schema that outgrew its limits, say: find out whose
-            self._fill_one_by_one(rows, masks)
-        if None in matchers:
+            any_free = self._fill_one_by_one(rows, masks)
+        if any_free:
             masks &= self._drawable
         apply_mask(logits, masks, scores)
         self.counters.mask_s += self._clock() - started_s
         return scores, masks
 
-    def _fill_one_by_one(self, rows: list[Sequence], masks: WordArray) -> None:
+    def _fill_one_by_one(self, rows: list[Sequence], masks: WordArray) -> bool:
         """Fail the rows that have no mask; it is all zero then, so that nothing is drawn for them."""
         for number, row in enumerate(rows):
             masks[number] = 0
             self._guarded(row, fill_masks, [row.matcher], masks[number : number + 1])
+        return any(row.matcher is None for row in rows)
 
     def _sample(self, rows: list[Sequence], scores: FloatArray, masks: WordArray) -> Drawn:
         started_s = self._clock()
@@ -172,7 +175,7 @@ class Decoder:
         if not self._walk.dead_end(row):
             raise RowDeadError(row.index, "" if row.matcher is None else row.matcher.pointer())
 
-    def _guarded(self, row: Sequence, action: Callable[..., None], *arguments: object) -> None:
+    def _guarded(self, row: Sequence, action: Callable[..., object], *arguments: object) -> None:
         """Do something with one row; whatever it raises ends that row alone."""
         try:
             action(*arguments)

@@ -78,7 +78,7 @@ class MaskRows:
         """Return the row numbers of many states, int32 (B,) each."""
         if len(states) and int(states.max()) < len(self.row_of_state):
             found = self.row_of_state[states]
-            if not (found == NOT_COMPUTED).any():
+            if found.min() != NOT_COMPUTED:
                 return found
         return np.array([self.row(state) for state in states.tolist()], np.int32)
 

@@ -10,6 +10,7 @@ Threads: a matcher belongs to one thread at a time; matchers of one schema may r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from schemas_cache.errors import ForbiddenBytesError, ForbiddenTokenError
 from schemas_cache.token_automaton import TokenAutomaton
 
 _ALL = np.uint32(0xFFFFFFFF)
+_TOKENS = attrgetter("tokens")
+_STATE = attrgetter("state")
 
 
 class Matcher:
@@ -116,7 +119,7 @@ class Matcher:
         return self.tokens.automaton.pointer(self.state)
 
 
-def fill_masks(matchers: Sequence[Matcher | None], out: NDArray[np.uint32]) -> None:
+def fill_masks(matchers: Sequence[Matcher | None], out: NDArray[np.uint32]) -> bool:
     """Write the mask of each row of a batch.
 
     Parameters
@@ -126,23 +129,38 @@ def fill_masks(matchers: Sequence[Matcher | None], out: NDArray[np.uint32]) -> N
     out : uint32, shape (B, ceil(V / 32))
         Filled. A row whose matcher allows no token comes out all zero: the caller decides what that means.
 
+    Returns
+    -------
+    bool
+        Whether any row is free.
+
     Notes
     -----
     One gather for each distinct schema. The matchers of a batch may belong to different schemas of one vocabulary.
     """
-    first = matchers[0] if matchers else None
-    if first is not None and all(matcher is not None and matcher.tokens is first.tokens for matcher in matchers):
-        states = np.array([matcher.state for matcher in matchers], np.int32)  # type: ignore[union-attr]
-        rows = first.tokens.rows.rows(states)  # may replace the array of bits
-        np.take(first.tokens.rows.bits, rows, axis=0, out=out, mode="clip")
-        return
+    try:
+        shared = set(map(_TOKENS, matchers))
+    except AttributeError:  # a free row
+        shared = set()
+    if len(shared) == 1:
+        rows = shared.pop().rows
+        numbers = rows.rows(np.fromiter(map(_STATE, matchers), np.int32, len(matchers)))  # may replace the bits
+        np.take(rows.bits, numbers, axis=0, out=out, mode="clip")
+        return False
+    return _fill_groups(matchers, out)
+
+
+def _fill_groups(matchers: Sequence[Matcher | None], out: NDArray[np.uint32]) -> bool:
+    """Fill a batch of several schemas, or with free rows; whether there are any."""
+    any_free = False
     groups: dict[TokenAutomaton, list[int]] = {}
     for number, matcher in enumerate(matchers):
         if matcher is None:
             out[number] = _ALL
+            any_free = True
         else:
             groups.setdefault(matcher.tokens, []).append(number)
-    for tokens, numbers in groups.items():
-        states = np.array([matchers[number].state for number in numbers], np.int32)  # type: ignore[union-attr]
-        rows = tokens.rows.rows(states)
-        out[numbers] = tokens.rows.bits[rows]
+    for tokens, members in groups.items():
+        rows = tokens.rows.rows(np.array([_STATE(matchers[number]) for number in members], np.int32))
+        out[members] = tokens.rows.bits[rows]
+    return any_free

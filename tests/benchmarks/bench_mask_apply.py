@@ -3,8 +3,8 @@
     python tests/benchmarks/bench_mask_apply.py [--model katagami-char] [--rows 500] [--steps 200]
 
 Prints the median, 90th and 99th percentile of each part of a step in milliseconds, and the share of the mask (fetching
-the rows of all matchers and applying them to the logits) in the forward pass. Set OPENBLAS_NUM_THREADS=1 on a busy
-machine: threads of the matrix product that wait for each other make the forward pass look dearer than it is.
+the rows of all matchers and applying them to the logits) in the forward pass. Matrix products run on one thread, as the
+server's do, unless OPENBLAS_NUM_THREADS says otherwise.
 """
 
 from __future__ import annotations
