@@ -12,8 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from schemas_cache.errors import Finding
 from schemas_cache.grammar import NEVER, Expr, alt, byte_class, concat, literal, optional, repeat
-from schemas_cache.schema.merge import Bound
+from schemas_cache.schema.merge import Bound, Facets
+from schemas_cache.schema.writing import Writing
 
 DIGIT = byte_class([(0x30, 0x39)])
 NONZERO = byte_class([(0x31, 0x39)])
@@ -28,6 +30,23 @@ NUMBER = concat(
     optional(concat(EXPONENT, optional(SIGN), repeat(DIGIT, 1, None))),
 )
 """RFC 8259 section 6."""
+
+
+def write_number(writing: Writing, facets: Facets, depth: int) -> Expr:
+    """Numbers of the types and within the bounds."""
+    del depth
+    if "fraction" in facets.types:
+        for bound in facets.bounds:
+            reason = f'"{bound.keyword}" cannot be enforced on numbers with fractions yet'
+            writing.cannot(Finding(bound.pointer, bound.keyword, reason, 'write "type": "integer"'))
+        return NUMBER
+    if "integer" not in facets.types:
+        return NEVER
+    low, high = integer_range(facets.bounds)
+    if low is not None and high is not None and low > high:
+        bound = facets.bounds[0]
+        writing.dead_end(bound.pointer, bound.keyword, f"no integer is at least {low} and at most {high}")
+    return integers(low, high)
 
 
 def integer_range(bounds: Iterable[Bound]) -> tuple[int | None, int | None]:
