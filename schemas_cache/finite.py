@@ -72,6 +72,8 @@ def minimize(finite: FiniteAutomaton) -> FiniteAutomaton:
 
 def _renumber(finite: FiniteAutomaton, block: NDArray[np.int64]) -> FiniteAutomaton:
     """One state for each block, in breadth-first order from the start; the dead block stays 0."""
+    if block[START] == block[0]:  # accepts nothing; the start stays a state of its own
+        return FiniteAutomaton(finite.alphabet, np.zeros_like(finite.next_state[:2]), finite.accepting[:2])
     number = {int(block[0]): 0}
     members = [0]
     for state in _breadth_first(finite):

@@ -17,6 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 MAX_CODE_POINT = 0x10FFFF
 
 
@@ -117,7 +120,19 @@ class Mark:
     body: Expr
 
 
-Expr = Never | Empty | Literal | ByteClass | CharClass | Concat | Alt | Repeat | Joined | Ref | Mark
+@dataclass(frozen=True, slots=True, eq=False)
+class Machine:
+    """Matches what a finite automaton over bytes accepts; at value level, over the UTF-8 of the value.
+
+    State 0 is dead, state 1 the start. Every other state reaches acceptance.
+    """
+
+    class_of: NDArray[np.uint8]  # uint8 (256,)
+    next_state: NDArray[np.int32]  # int32 (S, C)
+    accepting: NDArray[np.bool_]  # bool (S,)
+
+
+Expr = Never | Empty | Literal | ByteClass | CharClass | Concat | Alt | Repeat | Joined | Ref | Mark | Machine
 
 NEVER = Never()
 EMPTY = Empty()
@@ -247,6 +262,8 @@ def nullable(expr: Expr) -> bool:
             return not any(member.required for member in members)
         case Mark(_, body):
             return nullable(body)
+        case Machine(accepting=accepting):
+            return bool(accepting[1])
         case _:
             return False
 
@@ -263,8 +280,8 @@ def without_empty(expr: Expr) -> Expr:
         case Concat(parts) if nullable(expr):  # in halves: n log n where one part after another would be n squared
             head, tail = concat(*parts[: len(parts) // 2]), concat(*parts[len(parts) // 2 :])
             return alt(concat(without_empty(head), tail), without_empty(tail))
-        case Joined() if nullable(expr):
-            raise ValueError("members that may all be missing stand between brackets, never alone")
+        case Joined() | Machine() if nullable(expr):
+            raise ValueError("what may be empty as a whole stands between brackets or quotes, never alone")
         case Mark(segment, body):
             return mark(segment, without_empty(body))
         case _:

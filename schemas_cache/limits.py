@@ -29,6 +29,9 @@ MAX_MERGED = 10_000
 MAX_RULES = 50_000
 """Grammar rules: references, merged subschemas and, under `pretty`, their copies per indentation; about 1 kB each."""
 
+MAX_MACHINE_STATES = 20_000
+"""States of a product of automata over one value: a pattern of five states with a length up to 4,000; half a second."""
+
 MAX_NUMBER_DIGITS = 1_000
 """Digits of a number in a schema: far beyond every real bound, and below the limit of Python's own conversions."""
 

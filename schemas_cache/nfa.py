@@ -32,6 +32,7 @@ from schemas_cache.grammar import (
     Grammar,
     Joined,
     Literal,
+    Machine,
     Mark,
     Never,
     Ref,
@@ -151,6 +152,8 @@ class _Builder:
                 return self.call(rule, entry)
             case Mark(segment, body):
                 return self.mark(segment, body, entry)
+            case Machine():
+                return self.machine(expr, entry)
             case CharClass():
                 raise TypeError("a value expression reached the NFA; spell it first")
             case _:
@@ -269,6 +272,21 @@ class _Builder:
         end = self.build(body, self.after(entry))
         self.path = outer
         return self.after(end)
+
+    def machine(self, expr: Machine, entry: int) -> int:
+        """Add the states of an automaton one for one."""
+        leave = self.state()
+        states = [self.state() for _ in range(len(expr.accepting))]
+        self.epsilon[entry].append(states[1])
+        borders = np.flatnonzero(np.diff(expr.class_of.astype(np.int16), prepend=-1, append=-1))
+        for low, high in zip(borders[:-1].tolist(), (borders[1:] - 1).tolist(), strict=True):
+            column = expr.next_state[:, expr.class_of[low]].tolist()
+            for state, to in enumerate(column):
+                if to:
+                    self.edge(states[state], low, high, states[to])
+        for state in np.flatnonzero(expr.accepting).tolist():
+            self.epsilon[states[state]].append(leave)
+        return leave
 
     def freeze(self, start: int) -> Nfa:
         while self.todo:

@@ -23,6 +23,7 @@ from schemas_cache.grammar import (
     Grammar,
     Joined,
     Literal,
+    Machine,
     Mark,
     Never,
     Ref,
@@ -65,6 +66,8 @@ def show_expr(expr: Expr) -> str:
             return f"<{show_expr(separator)}>({' ; '.join(shown)})"
         case Ref(rule):
             return f"<{rule}>"
+        case Machine(accepting=accepting):
+            return f"automaton({len(accepting) - 1})"
         case Mark(segment, body):
             return f"/{'#' if segment is None else segment}:{show_expr(body)}"
 

@@ -21,6 +21,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from schemas_cache.code_points import ANY, Ranges, complement
+from schemas_cache.escapes import SHORT_ESCAPES, spell_machine
 from schemas_cache.grammar import (
     NEVER,
     Alt,
@@ -29,6 +30,7 @@ from schemas_cache.grammar import (
     Empty,
     Expr,
     Joined,
+    Machine,
     Mark,
     Never,
     Repeat,
@@ -46,9 +48,6 @@ from schemas_cache.utf8 import utf8_class
 Characters = frozenset[str] | None
 """What the vocabulary can spell; None stands for every character."""
 
-SHORT_ESCAPES = {0x22: '"', 0x5C: "\\", 0x08: "b", 0x0C: "f", 0x0A: "n", 0x0D: "r", 0x09: "t"}
-"""Code point to the letter behind the backslash, for those that JSON does not allow raw."""
-
 ESCAPED: Ranges = ((0x00, 0x1F), (0x22, 0x22), (0x5C, 0x5C))
 RAW = complement(ESCAPED)
 
@@ -59,12 +58,14 @@ _HEX = "0123456789abcdefABCDEF"
 
 def utf8(expr: Expr, characters: Characters) -> Expr:
     """Spell a value-level expression as it is, in UTF-8."""
-    return _spell(expr, lambda ranges: _raw(ranges, characters))
+    return _spell(expr, lambda ranges: _raw(ranges, characters), lambda machine: machine)
 
 
 def json_string(expr: Expr, characters: Characters) -> Expr:
     """Spell a value-level expression as the inside of a JSON string, canonically; the quotes are not included."""
-    return _spell(expr, lambda ranges: _canonical(ranges, characters))
+    return _spell(
+        expr, lambda ranges: _canonical(ranges, characters), lambda machine: spell_machine(machine, characters)
+    )
 
 
 def free_character(characters: Characters) -> Expr:
@@ -90,8 +91,8 @@ def string_literal(text: str, characters: Characters) -> Expr:
     return concat(quote, *(_constant_character(ord(char), characters) for char in text), quote)
 
 
-def _spell(expr: Expr, spell_class: Callable[[Ranges], Expr]) -> Expr:
-    """Replace every class in `expr` by its spelling."""
+def _spell(expr: Expr, spell_class: Callable[[Ranges], Expr], spell_automaton: Callable[[Machine], Machine]) -> Expr:
+    """Replace every class and every automaton in `expr` by its spelling."""
     known: dict[Ranges, Expr] = {}
 
     def spelled(expr: Expr) -> Expr:
@@ -113,6 +114,8 @@ def _spell(expr: Expr, spell_class: Callable[[Ranges], Expr]) -> Expr:
                 return joined([replace(m, body=spelled(m.body)) for m in members], spelled(separator))
             case Mark(segment, body):
                 return mark(segment, spelled(body))
+            case Machine():
+                return spell_automaton(expr)
             case _:
                 raise TypeError(f"not an expression about values: {expr!r}")
 

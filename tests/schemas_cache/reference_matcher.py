@@ -19,6 +19,7 @@ from schemas_cache.grammar import (
     Expr,
     Joined,
     Literal,
+    Machine,
     Mark,
     Never,
     Ref,
@@ -85,6 +86,8 @@ class _Referee:
                 return self._rule(rule, start)
             case Mark(_, body):
                 return self.ends(body, start)
+            case Machine():
+                return self._machine(expr, start)
             case _:
                 raise TypeError(f"not an expression: {expr!r}")
 
@@ -109,6 +112,17 @@ class _Referee:
             if count >= expr.minimum:
                 here -= found  # reached before with a smaller count, from where more is possible
                 found |= here
+        return found
+
+    def _machine(self, machine: Machine, start: int) -> set[int]:
+        """State by state; at value level each character is its bytes."""
+        state, found = 1, {start} if machine.accepting[1] else set()
+        for at in range(start, len(self.text)):
+            piece = self.text[at : at + 1]
+            for byte in piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else piece:
+                state = int(machine.next_state[state, machine.class_of[byte]])
+            if machine.accepting[state]:
+                found.add(at + 1)
         return found
 
     def _joined(self, expr: Joined, start: int) -> set[int]:
