@@ -93,13 +93,32 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Matches members in order, optional ones may be left out, `separator` between two that are present.
+    """Matches members in order, optional ones may be left out, then `more` any number of times (`NEVER`: not at all).
 
-    Linear in the number of members, however many are optional. No member's body is nullable.
+    `separator` stands between two that are present; from `minimum` to `maximum` are present in all (None: no bound).
+    Linear in the number of members, however many are optional. No member's body is nullable, nor is `more`.
     """
 
     members: tuple[Member, ...]
     separator: Expr
+    more: Expr = field(default_factory=Never)
+    minimum: int = 0
+    maximum: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Picks:
+    """Matches members in any order, each at most once, and `more` any number of times anywhere among them.
+
+    Required members are all present, `separator` stands between two, from `minimum` to `maximum` are present in all.
+    One copy of each member, whatever the order: which are used is in the frame.
+    """
+
+    members: tuple[Member, ...]
+    separator: Expr
+    more: Expr = field(default_factory=Never)
+    minimum: int = 0
+    maximum: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +151,7 @@ class Machine:
     accepting: NDArray[np.bool_]  # bool (S,)
 
 
-Expr = Never | Empty | Literal | ByteClass | CharClass | Concat | Alt | Repeat | Joined | Ref | Mark | Machine
+Expr = Never | Empty | Literal | ByteClass | CharClass | Concat | Alt | Repeat | Joined | Ref | Mark | Machine | Picks
 
 NEVER = Never()
 EMPTY = Empty()
@@ -230,16 +249,39 @@ def repeat(body: Expr, minimum: int, maximum: int | None, separator: Expr = EMPT
     return Repeat(body, minimum, maximum, separator, free_text)
 
 
-def joined(members: Iterable[Member], separator: Expr) -> Expr:
+def joined(
+    members: Iterable[Member], separator: Expr, more: Expr = NEVER, minimum: int = 0, maximum: int | None = None
+) -> Expr:
     """Ordered members; impossible optional ones are dropped, an impossible required one makes it `NEVER`."""
-    kept = []
-    for member in members:
-        if isinstance(member.body, Never):
-            if member.required:
-                return NEVER
-        else:
-            kept.append(member)
-    return Joined(tuple(kept), separator) if kept else EMPTY
+    kept = _possible(members, more, minimum, maximum)
+    if kept is None:
+        return NEVER
+    if maximum == 0 or (not kept and isinstance(more, Never)):
+        return EMPTY
+    return Joined(kept, separator, more, minimum, maximum)
+
+
+def picks(
+    members: Iterable[Member], separator: Expr, more: Expr = NEVER, minimum: int = 0, maximum: int | None = None
+) -> Expr:
+    """Members in any order; simplified as `joined` does."""
+    kept = _possible(members, more, minimum, maximum)
+    if kept is None:
+        return NEVER
+    if maximum == 0 or (not kept and isinstance(more, Never)):
+        return EMPTY
+    return Picks(kept, separator, more, minimum, maximum)
+
+
+def _possible(members: Iterable[Member], more: Expr, minimum: int, maximum: int | None) -> tuple[Member, ...] | None:
+    """Members that can be there; None where too few or too many of them would have to be."""
+    listed = tuple(members)
+    kept = tuple(member for member in listed if not isinstance(member.body, Never))
+    required = sum(member.required for member in kept)
+    lost = any(member.required and isinstance(member.body, Never) for member in listed)
+    too_many = maximum is not None and max(required, minimum) > maximum
+    too_few = isinstance(more, Never) and len(kept) < minimum
+    return None if lost or too_many or too_few else kept
 
 
 def mark(segment: str | None, body: Expr) -> Expr:
@@ -258,8 +300,8 @@ def nullable(expr: Expr) -> bool:
             return any(map(nullable, choices))
         case Repeat():
             return expr.minimum == 0
-        case Joined(members):
-            return not any(member.required for member in members)
+        case Joined(members) | Picks(members):
+            return expr.minimum == 0 and not any(member.required for member in members)
         case Mark(_, body):
             return nullable(body)
         case Machine(accepting=accepting):
@@ -280,7 +322,7 @@ def without_empty(expr: Expr) -> Expr:
         case Concat(parts) if nullable(expr):  # in halves: n log n where one part after another would be n squared
             head, tail = concat(*parts[: len(parts) // 2]), concat(*parts[len(parts) // 2 :])
             return alt(concat(without_empty(head), tail), without_empty(tail))
-        case Joined() | Machine() if nullable(expr):
+        case Joined() | Picks() | Machine() if nullable(expr):
             raise ValueError("what may be empty as a whole stands between brackets or quotes, never alone")
         case Mark(segment, body):
             return mark(segment, without_empty(body))

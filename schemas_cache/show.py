@@ -26,6 +26,7 @@ from schemas_cache.grammar import (
     Machine,
     Mark,
     Never,
+    Picks,
     Ref,
     Repeat,
     merge_ranges,
@@ -61,15 +62,22 @@ def show_expr(expr: Expr) -> str:
         case Repeat(body, minimum, maximum, separator):
             between = "" if isinstance(separator, Empty) else f" % {show_expr(separator)}"
             return f"({show_expr(body)}{between}){{{minimum},{'' if maximum is None else maximum}}}"
-        case Joined(members, separator):
-            shown = (show_expr(member.body) + ("" if member.required else "?") for member in members)
-            return f"<{show_expr(separator)}>({' ; '.join(shown)})"
+        case Joined() | Picks():
+            return _show_members(expr)
         case Ref(rule):
             return f"<{rule}>"
         case Machine(accepting=accepting):
             return f"automaton({len(accepting) - 1})"
         case Mark(segment, body):
             return f"/{'#' if segment is None else segment}:{show_expr(body)}"
+
+
+def _show_members(expr: Joined | Picks) -> str:
+    shown = [show_expr(member.body) + ("" if member.required else "?") for member in expr.members]
+    shown += [] if isinstance(expr.more, Never) else [show_expr(expr.more) + "*"]
+    counts = "" if (expr.minimum, expr.maximum) == (0, None) else f"{{{expr.minimum},{_bound(expr.maximum)}}}"
+    order = " ; " if isinstance(expr, Joined) else " & "
+    return f"<{show_expr(expr.separator)}>({order.join(shown)}){counts}"
 
 
 def show_nfa(nfa: Nfa, *, dot: bool = False) -> str:
@@ -120,8 +128,8 @@ def _op_edges(nfa: Nfa, state: int) -> Iterator[Edge]:
         yield state, int(nfa.repeat_exit[arg]), "leave"
 
 
-def _bound(maximum: int) -> str:
-    return "any" if maximum == UNBOUNDED else str(maximum)
+def _bound(maximum: int | None) -> str:
+    return "any" if maximum in (None, UNBOUNDED) else str(maximum)
 
 
 def _dfa_edges(finite: FiniteAutomaton) -> Iterator[Edge]:

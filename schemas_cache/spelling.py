@@ -33,6 +33,7 @@ from schemas_cache.grammar import (
     Machine,
     Mark,
     Never,
+    Picks,
     Repeat,
     alt,
     byte_class,
@@ -41,6 +42,7 @@ from schemas_cache.grammar import (
     literal,
     mark,
     merge_ranges,
+    picks,
     repeat,
 )
 from schemas_cache.utf8 import utf8_class
@@ -110,8 +112,10 @@ def _spell(expr: Expr, spell_class: Callable[[Ranges], Expr], spell_automaton: C
             case Repeat(body, minimum, maximum, separator, free_text):
                 is_free = free_text or body == CharClass(ANY)
                 return repeat(spelled(body), minimum, maximum, spelled(separator), free_text=is_free)
-            case Joined(members, separator):
-                return joined([replace(m, body=spelled(m.body)) for m in members], spelled(separator))
+            case Joined() | Picks():
+                build = joined if isinstance(expr, Joined) else picks
+                members = [replace(member, body=spelled(member.body)) for member in expr.members]
+                return build(members, spelled(expr.separator), spelled(expr.more), expr.minimum, expr.maximum)
             case Mark(segment, body):
                 return mark(segment, spelled(body))
             case Machine():

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from schemas_cache.grammar import (
-    EMPTY,
     NEVER,
     Alt,
     ByteClass,
@@ -23,8 +22,8 @@ from schemas_cache.grammar import (
     Joined,
     Literal,
     Mark,
-    Member,
     Never,
+    Picks,
     Ref,
     Repeat,
     alt,
@@ -32,6 +31,7 @@ from schemas_cache.grammar import (
     concat,
     joined,
     mark,
+    picks,
     repeat,
 )
 from schemas_cache.spelling import Characters
@@ -81,9 +81,10 @@ def references(expr: Expr) -> Iterator[str]:
                 yield from references(part)
         case Repeat() | Mark():
             yield from references(expr.body)
-        case Joined(members):
+        case Joined(members) | Picks(members):
             for member in members:
                 yield from references(member.body)
+            yield from references(expr.more)
         case _:
             pass
 
@@ -100,22 +101,18 @@ def rebuild(expr: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
             most = maximum if not isinstance(between, Never) else 1
             between = separator if isinstance(between, Never) else between
             return repeat(inside, minimum, most, between, free_text=free_text)
-        case Joined(members, separator):
-            rebuilt = [replace(member, body=rebuild(member.body, leaf)) for member in members]
-            between = rebuild(separator, leaf)
-            return _at_most_one(rebuilt) if isinstance(between, Never) else joined(rebuilt, between)
+        case Joined() | Picks():
+            build = joined if isinstance(expr, Joined) else picks
+            rebuilt = [replace(member, body=rebuild(member.body, leaf)) for member in expr.members]
+            between, more = rebuild(expr.separator, leaf), rebuild(expr.more, leaf)
+            if isinstance(between, Never):  # nothing can stand between two members
+                most = 1 if expr.maximum is None else min(expr.maximum, 1)
+                return build(rebuilt, expr.separator, more, expr.minimum, most)
+            return build(rebuilt, between, more, expr.minimum, expr.maximum)
         case Mark(segment, body):
             return mark(segment, rebuild(body, leaf))
         case _:
             return leaf(expr)
-
-
-def _at_most_one(members: list[Member]) -> Expr:
-    """What is left of ordered members when nothing can stand between two of them."""
-    required = [member.body for member in members if member.required]
-    if required:
-        return required[0] if len(required) == 1 else NEVER
-    return alt(EMPTY, *(member.body for member in members))
 
 
 def _matches_something(expr: Expr, alive: set[str]) -> bool:
@@ -130,8 +127,10 @@ def _matches_something(expr: Expr, alive: set[str]) -> bool:
             return any(_matches_something(choice, alive) for choice in choices)
         case Repeat():
             return expr.minimum == 0 or _matches_something(expr.body, alive)
-        case Joined(members):
-            return all(_matches_something(member.body, alive) for member in members if member.required)
+        case Joined() | Picks():
+            possible = [_matches_something(member.body, alive) for member in expr.members]
+            required = all(can for can, member in zip(possible, expr.members, strict=True) if member.required)
+            return required and (sum(possible) >= expr.minimum or _matches_something(expr.more, alive))
         case Mark(_, body):
             return _matches_something(body, alive)
         case _:

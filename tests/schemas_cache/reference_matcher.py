@@ -22,6 +22,7 @@ from schemas_cache.grammar import (
     Machine,
     Mark,
     Never,
+    Picks,
     Ref,
     Repeat,
 )
@@ -82,6 +83,8 @@ class _Referee:
                 return self._repeat(expr, start)
             case Joined():
                 return self._joined(expr, start)
+            case Picks():
+                return self._picks(expr, start)
             case Ref(rule):
                 return self._rule(rule, start)
             case Mark(_, body):
@@ -126,14 +129,35 @@ class _Referee:
         return found
 
     def _joined(self, expr: Joined, start: int) -> set[int]:
-        nothing_yet, after_one = {start}, set[int]()
+        here = {(start, 0)}  # positions, with how many members stand before them
         for member in expr.members:
-            with_it = self._from_all(member.body, nothing_yet | self._from_all(expr.separator, after_one))
-            if member.required:
-                nothing_yet, after_one = set(), with_it
-            else:
-                after_one = after_one | with_it
-        return nothing_yet | after_one
+            with_it = {(end, count + 1) for at, count in here for end in self._next(expr, member.body, at, count)}
+            here = with_it if member.required else here | with_it
+        fresh = here
+        while fresh:
+            further = {(end, count + 1) for at, count in fresh for end in self._next(expr, expr.more, at, count)}
+            fresh = further - here
+            here |= fresh
+        return {at for at, count in here if _within(expr, count)}
+
+    def _picks(self, expr: Picks, start: int) -> set[int]:
+        here = fresh = {(start, frozenset[int](), 0)}  # positions, which members stand before them, how many others
+        while fresh:
+            further = set()
+            for at, used, others in fresh:
+                count = len(used) + others
+                for number, member in enumerate(expr.members):
+                    if number not in used:
+                        ends = self._next(expr, member.body, at, count)
+                        further |= {(end, used | {number}, others) for end in ends}
+                further |= {(end, used, others + 1) for end in self._next(expr, expr.more, at, count)}
+            fresh = further - here
+            here = here | fresh
+        required = {number for number, member in enumerate(expr.members) if member.required}
+        return {at for at, used, others in here if required <= used and _within(expr, len(used) + others)}
+
+    def _next(self, expr: Joined | Picks, body: Expr, at: int, count: int) -> set[int]:
+        return self._from_all(body, self.ends(expr.separator, at) if count else {at})
 
     def _rule(self, rule: str, start: int) -> set[int]:
         known = self.known.setdefault((rule, start), set())
@@ -151,3 +175,7 @@ class _Referee:
         if isinstance(self.text, str):
             return self.text
         raise TypeError("a value-level expression needs a string")
+
+
+def _within(expr: Joined | Picks, count: int) -> bool:
+    return expr.minimum <= count and (expr.maximum is None or count <= expr.maximum)
