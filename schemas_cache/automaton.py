@@ -16,6 +16,7 @@ Threads: every method may be called from several threads; new states are made un
 
 from __future__ import annotations
 
+import heapq
 import threading
 
 import numpy as np
@@ -112,25 +113,41 @@ class Automaton:
         return known
 
     def cost(self, state: int) -> int:
-        """Fewest bytes from here to acceptance."""
+        """Fewest bytes from here to acceptance; a lower bound where members are counted or picked."""
         if self.accepting[state]:
             return 0
         with self.lock:
             return min(self.distance[at] + self._frame_cost(frame) for at, frame in self.configurations[state])
 
     def shortest(self, state: int) -> bytes:
-        """Spell one shortest way to acceptance; of several, the one whose bytes are preferred as representatives."""
+        """Spell one shortest way to acceptance; of several, one whose bytes are preferred as representatives.
+
+        Best first by bytes so far and `cost`, deeper states first: where the cost is exact, no state off the way is
+        ever looked at twice. Source: Hart, Nilsson, Raphael, "A formal basis for the heuristic determination of minimum
+        cost paths" (1968).
+        """
+        came_from: dict[int, tuple[int, int]] = {}
+        queue = [(self.cost(state), 0, 0, state, DEAD, 0)]
+        while True:
+            _, depth, _, at, before, byte = heapq.heappop(queue)
+            if at in came_from:
+                continue
+            came_from[at] = (before, byte)
+            if self.accepting[at]:
+                return self._spell(came_from, at)
+            for order, letter in enumerate(self.alphabet.representative.tolist()):
+                following = self.step(at, letter)
+                if following != DEAD and following not in came_from:
+                    total = self.cost(following) + 1 - depth
+                    heapq.heappush(queue, (total, depth - 1, order, following, at, letter))
+
+    def _spell(self, came_from: dict[int, tuple[int, int]], state: int) -> bytes:
         data = bytearray()
-        while not self.accepting[state]:
-            goal = self.cost(state) - 1
-            for letter in range(self.alphabet.classes):
-                byte = int(self.alphabet.representative[letter])
-                following = self.step(state, byte)
-                if following != DEAD and self.cost(following) == goal:
-                    break
+        before, byte = came_from[state]
+        while before != DEAD:
             data.append(byte)
-            state = following
-        return bytes(data)
+            before, byte = came_from[before]
+        return bytes(reversed(data))
 
     def pointer(self, state: int) -> str:
         """JSON pointer of the value being written; where several are possible, the first in the schema's order."""
@@ -142,7 +159,7 @@ class Automaton:
             repeat = self.frames.repeat(frame)
             first = self.frames.content(frame)[0]
             path = self.nfa.pointers[self.nfa.pointer_of[at]]
-            parts[:0] = [str(first[0]) if segment is None else _escape(segment) for segment in path]
+            parts[:0] = [str(self.frames.index(frame)) if segment is None else _escape(segment) for segment in path]
             at = first[0] if repeat == NO_FRAME else int(self.nfa.repeat_exit[repeat])
             frame = first[-1]
         return "".join(f"/{part}" for part in parts)
@@ -213,6 +230,9 @@ class Automaton:
         if repeat == NO_FRAME:
             pairs = self.frames.continuation(frame)
             return min((back != ACCEPT and self.distance[back]) + self._frame_costs[parent] for back, parent in pairs)
+        if not self.frames.is_looped(repeat):
+            leave = self.distance[int(self.nfa.repeat_exit[repeat])]
+            return leave + min(self._frame_costs[link[-1]] for link in self.frames.content(frame))
         minimum = int(self.nfa.repeat_min[repeat])
         a_round = self.distance[int(self.nfa.repeat_again[repeat])]
         leave = self.distance[int(self.nfa.repeat_exit[repeat])]

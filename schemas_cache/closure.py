@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from schemas_cache.alphabet import Alphabet
 from schemas_cache.distance import INFINITE
 from schemas_cache.frames import ACCEPT, NO_FRAME, Frames
-from schemas_cache.nfa import CALL, ENTER, LOOP, NOT_FREE, RETURN, TAIL, Nfa
+from schemas_cache.nfa import CALL, COUNT, ENTER, GO_ON, LEAVE, LOOP, NOT_FREE, PASS, PICK, RETURN, TAIL, Nfa
 
 Configurations = tuple[tuple[int, int], ...]  # (NFA state, frame), sorted; one frame for each NFA state
 
 _NO_BYTE = -1
+_STEPS = frozenset({COUNT, PASS, PICK, GO_ON, LEAVE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class _Local:
     important: tuple[int, ...]  # states with byte edges, and those where a free character starts
     calls: tuple[tuple[int, int], ...]  # (rule's start, state to return to or TAIL)
     enters: tuple[int, ...]  # repeats
+    steps: tuple[int, ...]  # states that count, pick or leave
     loops: bool  # the end of a repeat's body
     returns: bool  # the end of a rule
 
@@ -43,6 +45,9 @@ class Closure:
         self._body: list[int] = nfa.repeat_body.tolist()
         self._again: list[int] = nfa.repeat_again.tolist()
         self._exit: list[int] = nfa.repeat_exit.tolist()
+        steps = np.flatnonzero(np.isin(nfa.op, list(_STEPS)))
+        rows = zip(nfa.op[steps], nfa.op_to[steps], nfa.op_low[steps], nfa.op_high[steps], strict=True)
+        self._steps = {at: tuple(map(int, row)) for at, row in zip(steps.tolist(), rows, strict=True)}
         self._locals: dict[int, _Local] = {}
         self._targets: dict[int, dict[int, tuple[int, ...]]] = {}
         self._range_letters: dict[tuple[int, int], list[int]] = {}
@@ -78,6 +83,10 @@ class Closure:
             todo.extend((self._body[repeat], frames.enter(repeat, frame)) for repeat in local.enters)
             if local.loops:
                 todo.extend(self._rounds(frame))
+            for at in local.steps:
+                to, with_it = self._step(at, frame)
+                if with_it != NO_FRAME:
+                    todo.append((to, with_it))
             if local.returns:
                 links = frames.continuation(frame)
                 accepting = accepting or links[0][0] == ACCEPT
@@ -119,6 +128,17 @@ class Closure:
         moves = [(self._again[repeat], again), (self._exit[repeat], leave)]
         return [(state, to) for state, to in moves if to != NO_FRAME and self._alive[state]]
 
+    def _step(self, at: int, frame: int) -> tuple[int, int]:
+        """Follow an operation on members: where it leads, and the frame there or NO_FRAME."""
+        op, to, low, high = self._steps[at]
+        if op in (COUNT, PASS):
+            return to, self._frames.count(frame, int(op == COUNT), low, high)
+        if op == PICK:
+            return to, self._frames.pick(frame, low)
+        if op == GO_ON:
+            return to, self._frames.go_on(frame)
+        return self._exit[self._frames.repeat(frame)], self._frames.leave(frame)
+
     def _by_letter(self, state: int) -> dict[int, tuple[int, ...]]:
         """Return the targets of a state's edges by class; dead ends left out."""
         known = self._targets.get(state)
@@ -156,6 +176,7 @@ class Closure:
         important: list[int] = []
         calls: list[tuple[int, int]] = []
         enters: list[int] = []
+        steps: list[int] = []
         loops = returns = False
         while todo:
             at = todo.pop()
@@ -164,6 +185,8 @@ class Closure:
                 calls.append((arg, int(nfa.op_to[at])))
             elif op == ENTER and self._alive[at]:
                 enters.append(arg)
+            elif op in _STEPS and self._alive[at]:
+                steps.append(at)
             loops, returns = loops or op == LOOP, returns or op == RETURN
             if self._by_letter(at) or nfa.free_text[at] != NOT_FREE:
                 important.append(at)
@@ -171,4 +194,4 @@ class Closure:
                 if to not in seen and self._alive[to]:
                     seen.add(to)
                     todo.append(to)
-        return _Local(tuple(sorted(important)), tuple(calls), tuple(enters), loops, returns)
+        return _Local(tuple(sorted(important)), tuple(calls), tuple(enters), tuple(steps), loops, returns)

@@ -1,9 +1,10 @@
 """How far each NFA state is from the end of its block, in bytes; infinite where the end cannot be reached.
 
-In: an `Nfa`. Out: int64 (S,), the fewest bytes from a state to its block's RETURN or LOOP. A state at infinite distance
-is a dead end: the automaton never makes a configuration of it, so every configuration it makes can reach acceptance.
-Cost: a few sweeps over the moves, until nothing changes (each sweep runs against the order of construction, which is
-nearly topological). Source: Knuth, "A generalization of Dijkstra's algorithm" (IPL 6(1), 1977), by relaxation.
+In: an `Nfa`. Out: int64 (S,), the fewest bytes from a state to its block's RETURN, LOOP or LEAVE. A state at infinite
+distance is a dead end: the automaton never makes a configuration of it, so every configuration it makes can reach
+acceptance. For members whose number is in a frame the distance is a lower bound, exact in whether it is infinite. Cost:
+a few sweeps over the moves, until nothing changes (each sweep runs against the order of construction, which is nearly
+topological). Source: Knuth, "A generalization of Dijkstra's algorithm" (IPL 6(1), 1977), by relaxation.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas_cache.nfa import CALL, ENTER, LOOP, RETURN, TAIL, Nfa
+from schemas_cache.nfa import CALL, COUNT, ENTER, GO_ON, LEAVE, LOOP, LOOPED, PASS, PICK, RETURN, TAIL, Nfa
 
 INFINITE = np.int64(2**62)
+_ONWARD = frozenset({COUNT, PASS, PICK, GO_ON})
 
 
 def block_distances(nfa: Nfa) -> NDArray[np.int64]:
@@ -24,7 +26,7 @@ def block_distances(nfa: Nfa) -> NDArray[np.int64]:
     op: list[int] = nfa.op.tolist()
     op_arg: list[int] = nfa.op_arg.tolist()
     op_to: list[int] = nfa.op_to.tolist()
-    distance: list[int] = [0 if kind in (LOOP, RETURN) else far for kind in op]
+    distance: list[int] = [0 if kind in (LOOP, RETURN, LEAVE) else far for kind in op]
 
     def through(state: int) -> int:
         """Distance by the state's operation."""
@@ -33,7 +35,7 @@ def block_distances(nfa: Nfa) -> NDArray[np.int64]:
             return distance[op_arg[state]] + after
         if op[state] == ENTER:
             return _round_trip(nfa, op_arg[state], distance)
-        return far
+        return distance[op_to[state]] if op[state] in _ONWARD else far
 
     changed = True
     while changed:
@@ -50,7 +52,10 @@ def block_distances(nfa: Nfa) -> NDArray[np.int64]:
 
 
 def _round_trip(nfa: Nfa, repeat: int, distance: list[int]) -> int:
-    """Fewest bytes through a counted repeat and on to the end of the surrounding block."""
-    further = max(int(nfa.repeat_min[repeat]), 1) - 1
+    """Fewest bytes through a counted repeat and on to the end of the surrounding block.
+
+    For members it is a lower bound: how many there have to be is not looked at.
+    """
+    further = max(int(nfa.repeat_min[repeat]), 1) - 1 if nfa.repeat_kind[repeat] == LOOPED else 0
     once, leave = distance[int(nfa.repeat_body[repeat])], distance[int(nfa.repeat_exit[repeat])]
     return once + leave + (further * distance[int(nfa.repeat_again[repeat])] if further else 0)

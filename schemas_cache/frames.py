@@ -1,10 +1,12 @@
 """Interned frames: what happens after the end of a block, shared by all configurations that agree on it.
 
 In: pushes, counts and pops from the automaton. Out: ints that name frames; equal frames have equal ints. A frame is one
-of two kinds, and an NFA state's block fixes which:
+of three kinds, and an NFA state's block fixes which:
 
 - a *continuation*, for the states of a rule: a set of (state to return to, parent frame), one parent for each state;
-- a *count*, for the states of a counted repeat's body: disjoint intervals of counts, each with its parent frame.
+- a *count*, for the states of a counted repeat's body or of counted members: disjoint intervals of counts, each with
+  its parent frame;
+- a *choice*, for members in any order: sets of the members written so far, each with its parent frame.
 
 Two configurations in the same NFA state are merged into one whose frame is the union, all the way up. So a state of the
 automaton is a function from NFA states to frames, and depth costs frames, never configurations: the graph-structured
@@ -17,16 +19,19 @@ every level where two alternatives recurse.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import reduce
 from itertools import pairwise
 
-from schemas_cache.nfa import UNBOUNDED, Nfa
+from schemas_cache.members import Members
+from schemas_cache.nfa import COUNTED, LOOPED, PICKED, UNBOUNDED, Nfa
 
 ROOT = 0  # the frame of the start rule: its end is acceptance
 ACCEPT = -1  # the state to return to in ROOT
 NO_FRAME = -1
+UNBOUNDED_COUNT = 2**62
 
-Continuation = tuple[tuple[int, int], ...]  # (state to return to, parent), sorted
+Continuation = tuple[tuple[int, int], ...]  # (state to return to or set of members, parent), sorted
 Counts = tuple[tuple[int, int, int], ...]  # (lowest count, highest count, parent), sorted and disjoint
 
 
@@ -36,6 +41,10 @@ class Frames:
     def __init__(self, nfa: Nfa) -> None:
         self._min = nfa.repeat_min.tolist()
         self._max = nfa.repeat_max.tolist()
+        self._kind = nfa.repeat_kind.tolist()
+        self.members = Members(nfa)
+        self._steps: dict[tuple[int, int, int, int], int] = {}
+        self._leaves: dict[int, int] = {}
         self._content: list[tuple[int, Continuation | Counts]] = []
         self._ids: dict[tuple[int, Continuation | Counts], int] = {}
         self._unions: dict[tuple[int, int], int] = {}
@@ -70,8 +79,46 @@ class Frames:
         return self._intern(NO_FRAME, ((back, parent),))
 
     def enter(self, repeat: int, parent: int) -> int:
-        """Return the frame for the first round of a repeat."""
-        return self._intern(repeat, ((0, 0, parent),))
+        """Return the frame for the first round of a repeat, or for members of which none is written."""
+        return self._intern(repeat, ((self.members.none, parent),) if self.is_choice(repeat) else ((0, 0, parent),))
+
+    def is_choice(self, repeat: int) -> bool:
+        """Whether a repeat's frames hold sets of members."""
+        return repeat != NO_FRAME and self._kind[repeat] == PICKED
+
+    def is_looped(self, repeat: int) -> bool:
+        """Whether a repeat's frames count rounds of one body."""
+        return repeat != NO_FRAME and self._kind[repeat] == LOOPED
+
+    def index(self, frame: int) -> int:
+        """How many elements stand before the one being written."""
+        first = self._content[frame][1][0][0]
+        return self.members.count(first) - 1 if self.is_choice(self._content[frame][0]) else first
+
+    def count(self, frame: int, step: int, low: int, high: int) -> int:
+        """One member more, or none: the frame with the counts from `low` to `high`; NO_FRAME where there are none."""
+        key = (frame, step, low, high)
+        known = self._steps.get(key)
+        if known is None:
+            known = self._steps[key] = self._count(*key)
+        return known
+
+    def pick(self, frame: int, member: int) -> int:
+        """One of the members, or MORE, is picked: the frame with it; NO_FRAME where it may not be picked."""
+        repeat = self._content[frame][0]
+        return self._choose(frame, lambda members: self.members.pick(repeat, members, member))
+
+    def go_on(self, frame: int) -> int:
+        """Return the frame as far as a further member may be picked; NO_FRAME where none may."""
+        repeat = self._content[frame][0]
+        return self._choose(frame, lambda members: members if self.members.may_go_on(repeat, members) else None)
+
+    def leave(self, frame: int) -> int:
+        """Return the frame to leave to where enough members are written, and no more than may be; else NO_FRAME."""
+        known = self._leaves.get(frame)
+        if known is None:
+            known = self._leaves[frame] = self._leave(frame)
+        return known
 
     def loop(self, frame: int) -> tuple[int, int]:
         """One more round is done: the frame for a further one and the frame to leave to; NO_FRAME where not allowed."""
@@ -100,12 +147,41 @@ class Frames:
 
     def _union(self, a: int, b: int) -> int:
         repeat = self._content[a][0]
-        if repeat != NO_FRAME:
+        if repeat != NO_FRAME and not self.is_choice(repeat):
             return self._intern(repeat, self._disjoint(self.counts(a) + self.counts(b)))
         parents = dict(self.continuation(a))
         for back, parent in self.continuation(b):
             parents[back] = self.union(parents[back], parent) if back in parents else parent
-        return self._intern(NO_FRAME, tuple(sorted(parents.items())))
+        return self._intern(repeat, tuple(sorted(parents.items())))
+
+    def _count(self, frame: int, step: int, low: int, high: int) -> int:
+        repeat = self._content[frame][0]
+        most = self._min[repeat] if self._max[repeat] == UNBOUNDED else high  # beyond the minimum all counts are alike
+        clipped = []
+        for first, last, parent in self.counts(frame):
+            first, last = max(first + step, low), min(last + step, high)
+            if first <= last:
+                clipped.append((min(first, most), min(last, most), parent))
+        return self._intern(repeat, self._disjoint(clipped)) if clipped else NO_FRAME
+
+    def _choose(self, frame: int, choose: Callable[[int], int | None]) -> int:
+        found: dict[int, int] = {}
+        for members, parent in self.continuation(frame):
+            chosen = choose(members)
+            if chosen is not None:
+                found[chosen] = self.union(found[chosen], parent) if chosen in found else parent
+        return self._intern(self._content[frame][0], tuple(sorted(found.items()))) if found else NO_FRAME
+
+    def _leave(self, frame: int) -> int:
+        repeat = self._content[frame][0]
+        if self._kind[repeat] == COUNTED:
+            most = UNBOUNDED_COUNT if self._max[repeat] == UNBOUNDED else self._max[repeat]
+            counts = self.counts(frame)
+            parents = [above for low, high, above in counts if high >= self._min[repeat] and low <= most]
+        else:
+            sets = self.continuation(frame)
+            parents = [above for members, above in sets if self.members.complete(repeat, members)]
+        return reduce(self.union, parents) if parents else NO_FRAME
 
     def _loop(self, frame: int) -> tuple[int, int]:
         repeat = self._content[frame][0]

@@ -7,6 +7,9 @@ block. Besides byte edges and epsilon moves a state may carry one operation on t
 - CALL: push a frame with the state to return to, go on at a rule's start (no frame where nothing follows the call);
 - ENTER: push a frame with count 0, go on in the body of a repeat;
 - LOOP: the body is done: count, then go round again, or leave with the frame popped, or both;
+- COUNT, PASS: a member is written, or left out; go on if so many can still come to a permitted total;
+- PICK, GO_ON: write a member that was not written yet; go on to the next if there is one to pick;
+- LEAVE: pop if the members are as many as they have to be, and all that are required;
 - RETURN: the rule is done: pop.
 
 Source: Thompson, "Regular expression search algorithm" (CACM 11(6), 1968); blocks as in recursive transition networks
@@ -34,16 +37,22 @@ from schemas_cache.grammar import (
     Literal,
     Machine,
     Mark,
+    Member,
     Never,
+    Picks,
     Ref,
     Repeat,
     merge_ranges,
+    repeat,
 )
 
-NONE, CALL, ENTER, LOOP, RETURN = range(5)
+NONE, CALL, ENTER, LOOP, RETURN, COUNT, PASS, PICK, GO_ON, LEAVE = range(10)
+LOOPED, COUNTED, PICKED = range(3)  # what a repeat's frame holds: rounds, members written, which members are written
 TAIL = -1  # in `op_to` of a CALL: nothing follows it, the caller's frame serves
 UNBOUNDED = -1  # in `repeat_max`, and in `free_text` for a repeat without a counter
 NOT_FREE = -2  # in `free_text`
+MORE = -1  # in `op_low` of a PICK: not one of the members
+ANY_COUNT = 2**31 - 1  # in `op_high`: no bound
 ANY_INDEX = "*"  # pointer segment for an array element that is not counted
 
 Int32 = NDArray[np.int32]
@@ -61,14 +70,20 @@ class Nfa:
     edge_to: Int32  # int32 (E,)
     epsilon_start: Int32  # int32 (S + 1,)
     epsilon_to: Int32  # int32 (P,)
-    op: NDArray[np.uint8]  # uint8 (S,): NONE, CALL, ENTER, LOOP or RETURN
-    op_arg: Int32  # int32 (S,): CALL: the rule's start; ENTER, LOOP: the repeat
-    op_to: Int32  # int32 (S,): CALL: the state to return to, or TAIL
+    op: NDArray[np.uint8]  # uint8 (S,): NONE, CALL, ENTER, LOOP, ...
+    op_arg: Int32  # int32 (S,): CALL: the rule's start; all others: the repeat
+    op_to: Int32  # int32 (S,): CALL: the state to return to, or TAIL; COUNT, PASS, PICK, GO_ON: the state to go on to
+    op_low: Int32  # int32 (S,): COUNT, PASS: the least count to go on with; PICK: the member, or MORE
+    op_high: Int32  # int32 (S,): COUNT, PASS: the greatest
+    repeat_kind: NDArray[np.uint8]  # uint8 (R,): LOOPED, COUNTED or PICKED
     repeat_min: Int32  # int32 (R,)
     repeat_max: Int32  # int32 (R,), or UNBOUNDED
     repeat_body: Int32  # int32 (R,): where the first round starts
     repeat_again: Int32  # int32 (R,): where a further round starts (the separator)
     repeat_exit: Int32  # int32 (R,): in the surrounding block
+    pick_start: Int32  # int32 (R + 1,): members of repeat r are pick_start[r]:pick_start[r + 1]; none unless PICKED
+    pick_required: NDArray[np.bool_]  # bool (M,): by member
+    pick_more: NDArray[np.bool_]  # bool (R,): others may be picked too, any number of times
     free_text: Int32  # int32 (S,): at the start of a free character: its repeat, UNBOUNDED, or NOT_FREE
     pointer_of: Int32  # int32 (S,): index into `pointers`
     pointers: tuple[tuple[str | None, ...], ...]  # segments since the block began; None is the frame's count
@@ -94,20 +109,22 @@ class _Builder:
         self.spellable = merge_ranges((byte, byte) for byte in spellable) if spellable is not None else ((0, 255),)
         self.edges: list[list[tuple[int, int, int]]] = []
         self.epsilon: list[list[int]] = []
-        self.ops: list[tuple[int, int, int]] = []
+        self.ops: list[tuple[int, int, int, int, int]] = []
         self.free: list[int] = []
         self.pointer_ids: dict[tuple[str | None, ...], int] = {(): 0}
         self.pointer_of: list[int] = []
         self.path: tuple[str | None, ...] = ()
         self.counted = False  # whether None in a path means the count of this block's frame
-        self.repeats: list[tuple[int, int, int, int, int]] = []
+        self.repeats: list[tuple[int, int, int, int, int, int]] = []
+        self.members: list[tuple[bool, ...]] = []  # of each repeat: whether each member to pick is required
+        self.more: list[bool] = []
         self.rule_start: dict[str, int] = {}
         self.todo: list[str] = []
 
-    def state(self, op: int = NONE, arg: int = 0, to: int = 0) -> int:
+    def state(self, op: int = NONE, arg: int = 0, to: int = 0, low: int = 0, high: int = 0) -> int:
         self.edges.append([])
         self.epsilon.append([])
-        self.ops.append((op, arg, to))
+        self.ops.append((op, arg, to, low, high))
         self.free.append(NOT_FREE)
         self.pointer_of.append(self.pointer_ids.setdefault(self.path, len(self.pointer_ids)))
         return len(self.ops) - 1
@@ -147,7 +164,10 @@ class _Builder:
                 counted = expr.minimum > 1 or expr.maximum not in (None, 1)
                 return self.count(expr, entry) if counted else self.loop(expr, entry)
             case Joined():
-                return self.joined(expr, entry)
+                plain = expr.minimum == 0 and expr.maximum is None
+                return self.joined(expr, entry) if plain else self.in_frame(expr, entry)
+            case Picks():
+                return self.in_frame(expr, entry)
             case Ref(rule):
                 return self.call(rule, entry)
             case Mark(segment, body):
@@ -229,15 +249,74 @@ class _Builder:
         if expr.minimum == 0:
             self.epsilon[entry].append(leave)
         outer, self.path, self.counted = (self.path, self.counted), (), True
-        maximum = UNBOUNDED if expr.maximum is None else expr.maximum
         body, again = self.state(), self.state()
-        self.repeats.append((expr.minimum, maximum, body, again, leave))
+        self.owner(LOOPED, expr, body, again, leave)
         if expr.free_text:
             self.free[body] = number
         self.epsilon[self.build(expr.body, body)].append(self.state(LOOP, number))
         self.epsilon[self.build(expr.separator, again)].append(body)
         self.path, self.counted = outer
         return leave
+
+    def owner(self, kind: int, expr: Repeat | Joined | Picks, body: int, again: int, leave: int) -> None:
+        maximum = UNBOUNDED if expr.maximum is None else expr.maximum
+        self.repeats.append((kind, expr.minimum, maximum, body, again, leave))
+        self.members.append(tuple(member.required for member in expr.members) if isinstance(expr, Picks) else ())
+        self.more.append(isinstance(expr, Picks) and not isinstance(expr.more, Never))
+
+    def in_frame(self, expr: Joined | Picks, entry: int) -> int:
+        """Add members whose number, or which of them are written, is in a frame."""
+        number = len(self.repeats)
+        enter, leave = self.state(ENTER, number), self.state()
+        self.epsilon[entry].append(enter)
+        if expr.minimum == 0 and not any(member.required for member in expr.members):
+            self.epsilon[entry].append(leave)
+        outer, self.path, self.counted = (self.path, self.counted), (), True
+        first = self.state()
+        self.owner(COUNTED if isinstance(expr, Joined) else PICKED, expr, first, first, leave)
+        if isinstance(expr, Joined):
+            self.counted_members(expr, number, first)
+        else:
+            self.picked_members(expr, number, first)
+        self.path, self.counted = outer
+        return leave
+
+    def counted_members(self, expr: Joined, number: int, fresh: int) -> None:
+        """Add the two tracks of `joined`, each step with the counts from which the total can still be reached."""
+        repeated = () if isinstance(expr.more, Never) else (Member(expr.more, required=False),)
+        members = expr.members + repeated
+        at: int | None = fresh
+        written: int | None = None
+        for index, member in enumerate(members):
+            is_more = index == len(expr.members)
+            low, high = _bounds_before(expr, index if is_more else index + 1)
+            begin, between, joint = self.state(), self.state(), self.state()
+            self.epsilon[self.build(expr.separator, between)].append(begin)
+            if at is not None and low <= 1 <= high:
+                self.epsilon[at].append(begin)
+            for before in (written, joint if is_more else None):
+                if before is not None:
+                    self.epsilon[before].append(self.state(PASS, number, between, low - 1, high - 1))
+            self.epsilon[self.build(member.body, begin)].append(self.state(COUNT, number, joint, low, high))
+            if not member.required and written is not None:
+                self.epsilon[written].append(self.state(PASS, number, joint, low, high))
+            at = None if member.required else at
+            written = joint
+        if written is not None:
+            self.epsilon[written].append(self.state(LEAVE, number))
+
+    def picked_members(self, expr: Picks, number: int, hub: int) -> None:
+        """Add a hub that every member leaves from and, over the separator, comes back to."""
+        done = self.state()
+        bodies = [*enumerate(member.body for member in expr.members)]
+        bodies += [] if isinstance(expr.more, Never) else [(MORE, expr.more)]
+        for index, body in bodies:
+            begin = self.state()
+            self.epsilon[hub].append(self.state(PICK, number, begin, index))
+            self.epsilon[self.build(body, begin)].append(done)
+        between = self.state()
+        self.epsilon[self.build(expr.separator, between)].append(hub)
+        self.epsilon[done] += [self.state(GO_ON, number, between), self.state(LEAVE, number)]
 
     def joined(self, expr: Joined, entry: int) -> int:
         """Add two tracks, nothing written yet and something written, which share each member's states."""
@@ -253,6 +332,16 @@ class _Builder:
             if member.required:
                 fresh = None
             elif written is not None:
+                self.epsilon[written].append(joint)
+            written = joint
+        if not isinstance(expr.more, Never):
+            begin = self.state()
+            if fresh is not None:
+                self.epsilon[fresh].append(begin)
+            if written is not None:
+                self.epsilon[self.build(expr.separator, self.after(written))].append(begin)
+            joint = self.after(self.build(repeat(expr.more, 1, None, expr.separator), begin))
+            if written is not None:
                 self.epsilon[written].append(joint)
             written = joint
         leave = self.state()
@@ -293,12 +382,13 @@ class _Builder:
             name = self.todo.pop()
             end = self.build(self.grammar.rules[name], self.rule_start[name])
             self.epsilon[end].append(self.state(RETURN))
-        ops = [(op, arg, TAIL if op == CALL and self.returns(to) else to) for op, arg, to in self.ops]
+        ops = [(op, arg, TAIL if op == CALL and self.returns(to) else to, *bounds) for op, arg, to, *bounds in self.ops]
         edge_start, edges = _flatten(self.edges)
         epsilon_start, epsilons = _flatten(self.epsilon)
         edge_table = np.array(edges, np.int32).reshape(-1, 3)
-        op_table = np.array(ops, np.int32).reshape(-1, 3)
-        repeat_min, repeat_max, body, again, leave = np.array(self.repeats, np.int32).reshape(-1, 5).T.copy()
+        op_table = np.array(ops, np.int32).reshape(-1, 5)
+        kind, repeat_min, repeat_max, body, again, leave = np.array(self.repeats, np.int32).reshape(-1, 6).T.copy()
+        pick_start, required = _flatten(list(map(list, self.members)))
         return Nfa(
             start,
             edge_start,
@@ -310,11 +400,17 @@ class _Builder:
             op_table[:, 0].astype(np.uint8),
             op_table[:, 1].copy(),
             op_table[:, 2].copy(),
+            op_table[:, 3].copy(),
+            op_table[:, 4].copy(),
+            kind.astype(np.uint8),
             repeat_min,
             repeat_max,
             body,
             again,
             leave,
+            pick_start,
+            np.array(required, np.bool_),
+            np.array(self.more, np.bool_),
             np.array(self.free, np.int32),
             np.array(self.pointer_of, np.int32),
             tuple(self.pointer_ids),
@@ -325,6 +421,15 @@ class _Builder:
         while self.ops[state][0] == NONE and not self.edges[state] and len(self.epsilon[state]) == 1:
             state = self.epsilon[state][0]
         return self.ops[state][0] == RETURN
+
+
+def _bounds_before(expr: Joined, index: int) -> tuple[int, int]:
+    """Least and greatest count of members before `index` from which a permitted total can be reached."""
+    rest = expr.members[index:]
+    low = 0 if not isinstance(expr.more, Never) else max(expr.minimum - len(rest), 0)
+    if expr.maximum is None:
+        return low, ANY_COUNT
+    return low, expr.maximum - sum(member.required for member in rest)
 
 
 def _flatten(rows: list[list[T]]) -> tuple[Int32, list[T]]:

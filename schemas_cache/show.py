@@ -31,9 +31,24 @@ from schemas_cache.grammar import (
     Repeat,
     merge_ranges,
 )
-from schemas_cache.nfa import CALL, ENTER, LOOP, RETURN, TAIL, UNBOUNDED, Nfa
+from schemas_cache.nfa import (
+    CALL,
+    COUNT,
+    ENTER,
+    GO_ON,
+    LEAVE,
+    LOOP,
+    PASS,
+    PICK,
+    RETURN,
+    TAIL,
+    UNBOUNDED,
+    Nfa,
+)
 
 Edge = tuple[int, int, str]  # from, to, label
+
+_ON_MEMBERS = {COUNT: "count", PASS: "pass", PICK: "pick", GO_ON: "go on"}
 
 
 def show_grammar(grammar: Grammar) -> str:
@@ -126,6 +141,10 @@ def _op_edges(nfa: Nfa, state: int) -> Iterator[Edge]:
     elif op == LOOP:
         yield state, int(nfa.repeat_again[arg]), "again"
         yield state, int(nfa.repeat_exit[arg]), "leave"
+    elif op == LEAVE:
+        yield state, int(nfa.repeat_exit[arg]), "leave"
+    elif op in _ON_MEMBERS:
+        yield state, to, f"{_ON_MEMBERS[op]} {int(nfa.op_low[state])}" if op == PICK else _ON_MEMBERS[op]
 
 
 def _bound(maximum: int | None) -> str:

@@ -47,16 +47,30 @@ class Sight:
     def _describe(self, frame: int, reach: int) -> str:
         frames, nfa = self._automaton.frames, self._automaton.nfa
         repeat = frames.repeat(frame)
+        if frames.is_choice(repeat):
+            return self._members(repeat, frame, reach)
         if repeat == NO_FRAME:
             return str([self._seen(back, parent, reach) for back, parent in frames.continuation(frame)])
         minimum, maximum = int(nfa.repeat_min[repeat]), int(nfa.repeat_max[repeat])
         leave = int(nfa.repeat_exit[repeat])
         described = []
         for low, high, parent in frames.counts(frame):
+            if not frames.is_looped(repeat):
+                described.append(f"{low} {high} {self._seen(leave, parent, reach)}")
+                continue
             needed = min(max(minimum - high - 1, 0), reach)
             room = reach if maximum == UNBOUNDED else min(maximum - low - 1, reach)
             described.append(f"{needed} {room} {self._seen(leave, parent, reach)}")
         return f"{repeat} {described}"
+
+    def _members(self, repeat: int, frame: int, reach: int) -> str:
+        frames, leave = self._automaton.frames, int(self._automaton.nfa.repeat_exit[repeat])
+        sets = [
+            f"{written:x} {others} {self._seen(leave, parent, reach)}"
+            for members, parent in frames.continuation(frame)
+            for written, others in [frames.members.content(members)]
+        ]
+        return f"{repeat} {sorted(sets)}"
 
 
 def _hash(text: str) -> hashlib.blake2b:

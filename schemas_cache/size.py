@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from graphlib import CycleError, TopologicalSorter
 
-from schemas_cache.nfa import CALL, ENTER, LOOP, TAIL, Nfa
+from schemas_cache.nfa import CALL, ENTER, LEAVE, LOOP, LOOPED, NONE, RETURN, TAIL, Nfa
 
 INFINITELY_MANY = 2**62
 
@@ -17,7 +17,8 @@ def least_states(nfa: Nfa) -> int:
     """Bound the number of states from below."""
     if _is_recursive(nfa):
         return INFINITELY_MANY
-    return int(max(nfa.repeat_max.max(initial=1), nfa.repeat_min.max(initial=1)))
+    rounds = nfa.repeat_kind == LOOPED
+    return int(max(nfa.repeat_max[rounds].max(initial=1), nfa.repeat_min[rounds].max(initial=1)))
 
 
 def _is_recursive(nfa: Nfa) -> bool:
@@ -61,4 +62,6 @@ def _moves(nfa: Nfa, state: int) -> list[int]:
         moves += [int(nfa.repeat_body[arg]), int(nfa.repeat_exit[arg])]
     elif op == LOOP:
         moves.append(int(nfa.repeat_again[arg]))
+    elif op not in (NONE, CALL, RETURN, LEAVE):
+        moves.append(int(nfa.op_to[state]))
     return moves

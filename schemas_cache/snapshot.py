@@ -36,7 +36,7 @@ def capture(tokens: TokenAutomaton) -> tuple[dict[str, Any], Arrays]:
     automaton = tokens.automaton
     with automaton.lock:
         kept = min(len(automaton), MAX_STORED_STATES)
-        header = {"start": automaton.nfa.start, "pointers": automaton.nfa.pointers}
+        header = {"start": automaton.nfa.start, "pointers": automaton.nfa.pointers, "sets": _capture_sets(automaton)}
         arrays: Arrays = {f.name: getattr(automaton.nfa, f.name) for f in fields(Nfa) if f.name not in _SCALARS}
         arrays |= {f"alphabet.{f.name}": getattr(automaton.alphabet, f.name) for f in fields(Alphabet)}
         arrays["distance"] = np.array(automaton.distance, np.int64)
@@ -49,6 +49,8 @@ def restore(header: dict[str, Any], arrays: Arrays, index: TokenIndex, max_state
     nfa = Nfa(start=header["start"], pointers=tuple(map(tuple, header["pointers"])), **nfa_arrays)
     alphabet = Alphabet(**{f.name: arrays[f"alphabet.{f.name}"] for f in fields(Alphabet)})
     automaton = Automaton(nfa, alphabet, max_states, arrays["distance"])
+    for written, others in header["sets"]:
+        automaton.frames.members.add((int(written, 16), others))
     _restore_states(automaton, arrays)
     tokens = TokenAutomaton(automaton, index)
     tokens.rows.adopt(arrays["row_digests"], arrays["row_bits"], arrays["row_of_state"])
@@ -75,11 +77,18 @@ def _capture_states(automaton: Automaton, kept: int) -> Arrays:
     }
 
 
+def _capture_sets(automaton: Automaton) -> list[tuple[str, int]]:
+    """Sets of members as hexadecimal bits and a number, in the order in which they were made."""
+    members = automaton.frames.members
+    sets = (members.content(number) for number in range(len(members)))
+    return [(f"{written:x}", others) for written, others in sets]
+
+
 def _restore_states(automaton: Automaton, arrays: Arrays) -> None:
     links = iter(arrays["links"].tolist())
     for repeat, count in zip(arrays["frame_repeat"].tolist(), arrays["frame_links"].tolist(), strict=True):
         triples = [next(links) for _ in range(count)]
-        if repeat == NO_FRAME:
+        if repeat == NO_FRAME or automaton.frames.is_choice(repeat):
             automaton.frames.add(repeat, tuple((back, parent) for back, _, parent in triples))
         else:
             automaton.frames.add(repeat, tuple((low, high, parent) for low, high, parent in triples))
