@@ -122,24 +122,28 @@ class Automaton:
     def shortest(self, state: int) -> bytes:
         """Spell one shortest way to acceptance; of several, one whose bytes are preferred as representatives.
 
-        Best first by bytes so far and `cost`, deeper states first: where the cost is exact, no state off the way is
-        ever looked at twice. Source: Hart, Nilsson, Raphael, "A formal basis for the heuristic determination of minimum
-        cost paths" (1968).
+        Best first by bytes so far and `cost`, deeper states first, letters one by one: where the cost is exact, hardly
+        a state off the way is made. Source: Hart, Nilsson, Raphael, "A formal basis for the heuristic determination of
+        minimum cost paths" (1968).
         """
+        letters = self.alphabet.representative.tolist()
         came_from: dict[int, tuple[int, int]] = {}
-        queue = [(self.cost(state), 0, 0, state, DEAD, 0)]
+        queue = [(self.cost(state), 0, 0, state, DEAD, 0)]  # cost of the way, minus its length, next letter, the state
         while True:
-            _, depth, _, at, before, byte = heapq.heappop(queue)
-            if at in came_from:
-                continue
-            came_from[at] = (before, byte)
+            total, depth, begin, at, before, byte = heapq.heappop(queue)
+            if begin == 0:
+                if at in came_from:
+                    continue
+                came_from[at] = (before, byte)
             if self.accepting[at]:
                 return self._spell(came_from, at)
-            for order, letter in enumerate(self.alphabet.representative.tolist()):
-                following = self.step(at, letter)
+            for order in range(begin, len(letters)):
+                following = self.step(at, letters[order])
                 if following != DEAD and following not in came_from:
-                    total = self.cost(following) + 1 - depth
-                    heapq.heappush(queue, (total, depth - 1, order, following, at, letter))
+                    heapq.heappush(queue, (total, depth, order + 1, at, before, byte))
+                    onward = self.cost(following) + 1 - depth
+                    heapq.heappush(queue, (onward, depth - 1, 0, following, at, letters[order]))
+                    break
 
     def _spell(self, came_from: dict[int, tuple[int, int]], state: int) -> bytes:
         data = bytearray()

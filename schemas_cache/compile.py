@@ -11,12 +11,19 @@ import time
 from typing import Any, Literal
 
 from schemas_cache.alphabet import build_alphabet
-from schemas_cache.automaton import Automaton
+from schemas_cache.automaton import START, Automaton
 from schemas_cache.codec import CorruptEntryError, pack, unpack
-from schemas_cache.errors import CompileTimeoutError, Finding, PatternError, SchemaError, UnsatisfiableSchemaError
+from schemas_cache.errors import (
+    CompileTimeoutError,
+    Finding,
+    PatternError,
+    SchemaError,
+    SchemaTooComplexError,
+    UnsatisfiableSchemaError,
+)
 from schemas_cache.fewest_tokens import minimum_tokens
 from schemas_cache.grammar import Grammar
-from schemas_cache.limits import DEFAULT_LIMITS, Limits
+from schemas_cache.limits import DEFAULT_LIMITS, MAX_SHORTEST_BYTES, Limits
 from schemas_cache.matcher import Matcher
 from schemas_cache.nfa import build_nfa
 from schemas_cache.pattern import full_language
@@ -134,12 +141,19 @@ def compile_source(source: Source, vocabulary: Vocabulary, *, limits: Limits = D
     automaton = Automaton(nfa, build_alphabet(nfa, vocabulary.single_bytes), limits.max_states)
     if not automaton.satisfiable:
         raise UnsatisfiableSchemaError([Finding("#", "", "no document at all satisfies this")])
+    _check_length(automaton.cost(START))
     deadline.check("building its automaton")
     tokens = TokenAutomaton(automaton, token_index(vocabulary))
     tokens.lift(limits.max_dense_entries)
     fewest = minimum_tokens(tokens)
     deadline.check("lifting it to tokens")
     return CompiledSchema(source, tokens, warnings, fewest)
+
+
+def _check_length(shortest_bytes: int) -> None:
+    if shortest_bytes > MAX_SHORTEST_BYTES:
+        reason = f"the shortest document has {shortest_bytes} bytes, and the limit is {MAX_SHORTEST_BYTES}"
+        raise SchemaTooComplexError([Finding("#", "", reason, "ask for shorter strings and fewer elements")])
 
 
 class Deadline:

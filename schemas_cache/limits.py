@@ -45,6 +45,9 @@ recursive functions however deep the schema is."""
 MAX_STATES = 200_000
 """States of one automaton: at 60 classes and some 400 bytes of Python objects a state, about 130 MB."""
 
+MAX_SHORTEST_BYTES = 1 << 16
+"""Bytes of a shortest document: a budget of that many tokens is beyond every context here, and finding it takes 2 s."""
+
 MAX_DENSE_ENTRIES = 1 << 20
 """Entries of a dense table of state by token: 4 MB, 1,250 states for 838 tokens, filled in two tenths of a second."""
 

@@ -25,6 +25,7 @@ from typing import TypeVar, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from schemas_cache.errors import Finding, SchemaTooComplexError
 from schemas_cache.grammar import (
     Alt,
     ByteClass,
@@ -52,7 +53,7 @@ TAIL = -1  # in `op_to` of a CALL: nothing follows it, the caller's frame serves
 UNBOUNDED = -1  # in `repeat_max`, and in `free_text` for a repeat without a counter
 NOT_FREE = -2  # in `free_text`
 MORE = -1  # in `op_low` of a PICK: not one of the members
-ANY_COUNT = 2**31 - 1  # in `op_high`: no bound
+ANY_COUNT = 2**31 - 1  # in `op_high`: no bound; a greater maximum is none, as no text is that long
 ANY_INDEX = "*"  # pointer segment for an array element that is not counted
 
 Int32 = NDArray[np.int32]
@@ -259,7 +260,10 @@ class _Builder:
         return leave
 
     def owner(self, kind: int, expr: Repeat | Joined | Picks, body: int, again: int, leave: int) -> None:
-        maximum = UNBOUNDED if expr.maximum is None else expr.maximum
+        if expr.minimum >= ANY_COUNT:
+            reason = f"at least {expr.minimum} times is more than the limit of {ANY_COUNT - 1}"
+            raise SchemaTooComplexError([Finding("#", "", reason, "ask for less")])
+        maximum = UNBOUNDED if expr.maximum is None or expr.maximum >= ANY_COUNT else expr.maximum
         self.repeats.append((kind, expr.minimum, maximum, body, again, leave))
         self.members.append(tuple(member.required for member in expr.members) if isinstance(expr, Picks) else ())
         self.more.append(isinstance(expr, Picks) and not isinstance(expr.more, Never))
@@ -427,7 +431,7 @@ def _bounds_before(expr: Joined, index: int) -> tuple[int, int]:
     """Least and greatest count of members before `index` from which a permitted total can be reached."""
     rest = expr.members[index:]
     low = 0 if not isinstance(expr.more, Never) else max(expr.minimum - len(rest), 0)
-    if expr.maximum is None:
+    if expr.maximum is None or expr.maximum >= ANY_COUNT:
         return low, ANY_COUNT
     return low, expr.maximum - sum(member.required for member in rest)
 
