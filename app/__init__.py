@@ -2,7 +2,8 @@
 
 The life of a request, a file a stage:
 
-    body        bytes -> one JSON object, within limits
+    middleware  a request id, on the response and in the log
+    body        bytes -> one JSON object, within limits (json_text reads files of the command line too)
     protocol/   fields checked, the engine's `Request` built
     gate        is work taken now; the client gone, the grace over
     (engine)    `Request` -> `Result`
@@ -10,5 +11,5 @@ The life of a request, a file a stage:
     protocol/   the answer's body and headers
 
 Whatever goes wrong on the way is an exception, and `errors` holds the one table from exception class to status and
-body. Routes and commands translate and nothing more.
+body; `words` says what was expected of a value and what was found. Routes and commands translate and nothing more.
 """

@@ -7,21 +7,28 @@ since the table is shorter and can be read at a glance.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
+from app.words import clip
 from engine import ContextLengthError, EngineFailedError, QueueFullError, ShuttingDownError, UnknownModelError
 from schemas_cache import DeadStateError, KatagamiError, SchemaError
 
 MAX_RETRY_AFTER_S = 120.0  # above this the OpenAI SDK does not retry at all
 MAX_MESSAGE = 2000  # characters; a message quotes what the client sent
+MAX_POINTER = 200  # characters of a schema's pointer inside a message; `errors` has it whole
 CLIENT_GONE_STATUS = 499  # nobody reads it; it only ends the exchange
+
+log = logging.getLogger("katagami")
 
 
 class RequestError(KatagamiError):
@@ -105,10 +112,10 @@ PARAMS: dict[type[BaseException], str] = {
 ANTHROPIC_TYPES = {404: "not_found_error", 429: "rate_limit_error", 500: "api_error", 503: "overloaded_error"}
 
 
-def clip(value: object, length: int = 80) -> str:
-    """The value as short text, for messages that quote what the client sent."""
-    text = str(value)
-    return text if len(text) <= length else text[: length - 1] + "…"
+def shorten_middle(text: str, length: int = MAX_POINTER) -> str:
+    """The text with its middle left out where it is longer: of a pointer both ends tell the place."""
+    half = (length - 1) // 2
+    return text if len(text) <= length else f"{text[:half]}…{text[-half:]}"
 
 
 def answer_to(error: BaseException) -> Answer:
@@ -126,8 +133,13 @@ def message_of(error: BaseException, request_id: str) -> str:
     """What went wrong, in words; a bug's own text stays in the log."""
     if answer_to(error).status == 500:
         return f"the engine failed on this request; the server's log has the cause under {request_id}"
-    if isinstance(error, SchemaError) and len(error.findings) > 1:
-        return f"{len(error.findings)} problems in the schema; the first is {error.findings[0]}"
+    if isinstance(error, SchemaError):
+        first = error.findings[0]
+        told = str(replace(first, pointer=shorten_middle(first.pointer)))
+        several = f"{len(error.findings)} problems in the schema; the first is " if len(error.findings) > 1 else ""
+        return clip(several + told, MAX_MESSAGE)
+    if isinstance(error, DeadStateError):
+        return clip(str(error).replace(error.pointer, shorten_middle(error.pointer)), MAX_MESSAGE)
     return clip(error, MAX_MESSAGE)
 
 
@@ -174,6 +186,11 @@ def wants_anthropic_shape(request: Request, error: BaseException) -> bool:
     return shared and "anthropic-version" in request.headers
 
 
+def exchange_name(scope: Scope) -> str:
+    """How the log names an exchange: request id, method and path, all on one line whatever the path holds."""
+    return f"{scope['state']['request_id']} {scope['method']} {clip(quote(scope['path']), 200)}"
+
+
 def error_response(request: Request, error: BaseException, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """The response for this error."""
     request_id: str = request.state.request_id
@@ -184,14 +201,19 @@ def error_response(request: Request, error: BaseException, headers: Mapping[str,
 
 async def answer_error(request: Request, error: Exception) -> JSONResponse:
     """Exception handler for all errors that the project raises on purpose."""
-    return error_response(request, error)
+    if answer_to(error).status == 500:  # the answer has no more than the id; this is what it points to
+        log.error("%s failed: %s: %s", exchange_name(request.scope), type(error).__name__, error)
+    # Who waits for leave to send the body will not send it now: what comes next would be taken for it.
+    closing = isinstance(error, BodyTooLargeError) and "expect" in request.headers
+    return error_response(request, error, {"connection": "close"} if closing else None)
 
 
 async def answer_http_exception(request: Request, error: Exception) -> JSONResponse:
     """Exception handler for what the router raises: no such path, or not with this method."""
     path = clip(request.url.path)
     if isinstance(error, HTTPException) and error.status_code == 405:
-        allowed = (error.headers or {}).get("allow") or (error.headers or {}).get("Allow", "")
+        listed = (error.headers or {}).get("allow") or (error.headers or {}).get("Allow", "")
+        allowed = ", ".join(sorted(listed.split(", ")))
         fault = MethodNotAllowedError(f"{path} does not take {request.method}; it takes {allowed}")
         return error_response(request, fault, {"allow": allowed})
     if isinstance(error, HTTPException) and error.status_code == 404:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from threading import Thread
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -35,6 +37,8 @@ class Gate:
         Why the models could not be loaded.
     loaded_at : int
         Unix time at which they were.
+    on_loaded : callable
+        Called once they are, before any work is taken.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -43,12 +47,14 @@ class Gate:
         self.draining = False
         self.failure: Exception | None = None
         self.loaded_at = 0
+        self.on_loaded: Callable[[], None] = lambda: None
         self._expired = asyncio.Event()
 
     async def load(self) -> None:
         """Load the models off the event loop, so that the server answers meanwhile."""
         try:
-            await asyncio.to_thread(self.engine.start)
+            await _on_daemon_thread(self.engine.start)
+            self.on_loaded()
             self.loaded_at = int(time.time())
         except Exception as error:
             self.failure = error
@@ -62,7 +68,7 @@ class Gate:
         """Raise `ModelLoadingError` until the models are there, `EngineFailedError` if they never will be."""
         if self.failure:
             raise EngineFailedError("the models could not be loaded")
-        if not self.engine.ready and not self.draining:
+        if not (self.loaded_at and self.engine.ready) and not self.draining:
             raise ModelLoadingError("the models are still being loaded; try again shortly")
 
     def check_open(self) -> None:
@@ -87,6 +93,22 @@ class Gate:
         finally:
             await _cancel(task, gone, expired)
             self.running -= 1
+
+
+async def _on_daemon_thread(work: Callable[[], None]) -> None:
+    """Run where the process can end meanwhile: large models take minutes to load."""
+    outcome: Future[None] = Future()
+    outcome.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            work()
+            outcome.set_result(None)
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    Thread(target=run, name="load", daemon=True).start()
+    await asyncio.wrap_future(outcome)
 
 
 async def _disconnected(request: Request) -> None:

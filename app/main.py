@@ -34,7 +34,8 @@ def create_app(settings: Settings | None = None, engine: Engine | None = None) -
         yield
         gate.draining = True
         gate.expire()
-        await loading
+        loading.cancel()
+        await asyncio.gather(loading, return_exceptions=True)
         await asyncio.to_thread(gate.engine.stop)
 
     # Bodies are read and checked by hand, so generated documentation would be empty.

@@ -7,13 +7,17 @@ docs/configuration.md lists them; a test keeps the two equal.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from engine import EngineConfig
+
+PREFIX = "KATAGAMI_"
 
 
 def default_home() -> Path:
@@ -24,7 +28,7 @@ def default_home() -> Path:
 class Settings(BaseSettings):
     """All settings, with their defaults and bounds."""
 
-    model_config = SettingsConfigDict(env_prefix="KATAGAMI_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
 
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
@@ -33,18 +37,23 @@ class Settings(BaseSettings):
     max_running: int = Field(default=64, ge=1)
     max_queued: int = Field(default=256, ge=1)
     compile_workers: int = Field(default=2, ge=1)
-    compile_timeout_s: float = Field(default=60.0, gt=0)
+    compile_timeout_s: float = Field(default=60.0, gt=0, allow_inf_nan=False)
     default_max_tokens: int = Field(default=512, ge=1)
     body_limit_bytes: int = Field(default=8 * 2**20, ge=1)
-    grace_s: float = Field(default=30.0, ge=0)
+    grace_s: float = Field(default=30.0, ge=0, allow_inf_nan=False)
     seed: int | None = None
-    log_level: str = "info"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @field_validator("model", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         """Several models are written with commas between them."""
         return tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _lower(cls, value: object) -> object:
+        return value.lower() if isinstance(value, str) else value
 
     @property
     def cache_folder(self) -> Path:
@@ -65,3 +74,15 @@ class Settings(BaseSettings):
             seed=self.seed,
             grace_s=self.grace_s,
         )
+
+
+def unknown_variables(names: Iterable[str]) -> dict[str, str | None]:
+    """Names that look like settings and are none, each with the nearest that is one."""
+    known = {name.upper(): f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
+    ours = [name for name in names if name.upper().startswith(PREFIX)]
+    nearest = {name: get_close_matches(name.upper().removeprefix(PREFIX), known, n=1) for name in sorted(ours)}
+    return {
+        name: known[matches[0]] if matches else None
+        for name, matches in nearest.items()
+        if name.upper() not in known.values()
+    }

@@ -1,43 +1,71 @@
 """Compiles schemas off the step's thread and off the event loop; a request queues once its schema is ready.
 
 In: a source, a vocabulary, a time limit and whom to tell. Out: `Lookup`, or the error that compiling ended with. Cost:
-a thread for each compile that may run at once, and one in front of them, which hashes the schema and answers at once
-where it was seen before: a request whose schema is in memory never waits behind those that are new.
+a thread for each compile that may run at once, one in front of them and one that watches the clock.
 
-Equal schemas compile once: `SchemaCache` lets one caller compile and the others wait for it. Whatever a compile raises,
-a bug included, is handed to the request that asked, and nothing is kept of it: a retry compiles again.
+The thread in front hashes the schema and answers at once where it was seen before: a request whose schema is in memory
+never waits behind those that are new. A new schema gets a `Flight`; requests for an equal one board it, instead of
+taking a worker each, and are told what it came to. Each has its own time limit, and may leave: it then hears nothing
+more, and a flight that everybody left before it began is dropped. One under way goes on, since its tables are kept for
+the next who asks. A flight may take as long as the most patient of those who were there when it began; who came later
+and has time left flies again.
 
-Rejected: an `asyncio` executor, since the command line has no event loop, and processes, since what is learnt while
+Whatever a compile raises, a bug included, is handed to the requests that asked, and nothing is kept of it: a retry
+compiles again.
+
+Rejected: an executor, whose threads keep the process from ending until their compiles do; leaving the sharing of equal
+compiles to `SchemaCache`, which is for callers that have threads to wait with; processes, since what is learnt while
 decoding would have to travel back.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from threading import Lock
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from threading import Condition, Thread
 from time import monotonic
 
 from engine.errors import EngineFailedError
 from schemas_cache import CompileTimeoutError, Finding, KatagamiError, Lookup, SchemaCache, Source, Vocabulary
 
 SEEN_SCHEMAS = 4096  # remembered as seen before; one that was forgotten waits among the new ones, no more
+FRONT_LIMIT_S = 0.1  # for one that was seen and has to be compiled again, before it goes to the new ones
+LOOK_AGAIN_S = 60.0  # a wait without end may be longer than a lock can wait
+TIMEOUTS = (CompileTimeoutError, TimeoutError)
 
 logger = logging.getLogger(__name__)
 
+Key = tuple[str, str]  # the source's digest, the vocabulary's fingerprint
+Outcome = Lookup | Exception
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(slots=True, eq=False)
 class Order:
-    """One request's wish, and whom to tell; `done` is called once, on a thread of the pool."""
+    """One request's wish, and whom to tell: `done` is called at most once, on a thread of the pool."""
 
     source: Source
     vocabulary: Vocabulary
     timeout_s: float
-    deadline_s: float
-    done: Callable[[Lookup | Exception], None]
+    done: Callable[[Outcome], None]
+    submitted_s: float = field(default_factory=monotonic)
+    flight: Flight | None = None
+    left: bool = False
+
+    @property
+    def remaining_s(self) -> float:
+        """What is left of its time."""
+        return self.submitted_s + self.timeout_s - monotonic()
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """A compile, waiting for a worker or under way, and the requests that wait for it."""
+
+    key: Key
+    waiting: list[Order] = field(default_factory=list)
+    begun_with: list[Order] | None = None  # who waited when it began; None before that
 
 
 class CompilerPool:
@@ -53,14 +81,23 @@ class CompilerPool:
 
     def __init__(self, cache: SchemaCache, workers: int) -> None:
         self._cache = cache
-        self._front = ThreadPoolExecutor(1, thread_name_prefix="schemas")
-        self._workers = ThreadPoolExecutor(workers, thread_name_prefix="compile")
-        self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._lock = Lock()  # over `_seen`
+        self._change = Condition()  # over everything below
+        self._arrived: deque[Order] = deque()
+        self._queue: deque[Flight] = deque()  # those that wait for a worker
+        self._flights: dict[Key, Flight] = {}
+        self._seen: OrderedDict[Key, None] = OrderedDict()
+        self._stopped = False
+        tasks = [("schemas", self._route_all), ("deadlines", self._watch), *[("compile", self._compile_all)] * workers]
+        self._threads = [Thread(target=task, name=name, daemon=True) for name, task in tasks]
+
+    def start(self) -> None:
+        """Start the threads; called once."""
+        for thread in self._threads:
+            thread.start()
 
     def submit(
-        self, source: Source, vocabulary: Vocabulary, timeout_s: float, done: Callable[[Lookup | Exception], None]
-    ) -> None:
+        self, source: Source, vocabulary: Vocabulary, timeout_s: float, done: Callable[[Outcome], None]
+    ) -> Order:
         """Fetch a compiled schema within `timeout_s` from now, and call `done` with it or with the error.
 
         Raises
@@ -68,53 +105,144 @@ class CompilerPool:
         RuntimeError
             When the pool was stopped.
         """
-        self._front.submit(self._route, Order(source, vocabulary, timeout_s, monotonic() + timeout_s, done))
+        order = Order(source, vocabulary, timeout_s, done)
+        with self._change:
+            if self._stopped:
+                raise RuntimeError("the pool was stopped")
+            self._arrived.append(order)
+            self._change.notify_all()
+        return order
+
+    def leave(self, order: Order) -> None:
+        """The request needs its schema no more; nothing happens where it was answered already."""
+        with self._change:
+            order.left = True
+            self._disembark(order)
 
     def stop(self) -> None:
         """Drop what has not begun; a compile under way ends by its own limits, and then calls back."""
-        for pool in (self._front, self._workers):
-            pool.shutdown(wait=False, cancel_futures=True)
+        with self._change:
+            self._stopped = True
+            self._change.notify_all()
+
+    def _route_all(self) -> None:
+        """The thread in front."""
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._stopped or self._arrived)
+                if self._stopped:
+                    return
+                order = self._arrived.popleft()
+                if order.left:
+                    continue
+            try:
+                self._route(order)
+            except Exception as error:
+                order.done(_failure(error))
 
     def _route(self, order: Order) -> None:
-        try:
-            with self._lock:
-                seen = _key(order) in self._seen
-            if not seen:
-                self._workers.submit(self._answer, order)
-        except Exception as error:
-            order.done(_failure(error))
+        """Answer from memory, else board the flight for this schema."""
+        key = order.source.digest, order.vocabulary.fingerprint
+        with self._change:
+            seen = key in self._seen and key not in self._flights
+        outcome = self._fetch(order, min(order.remaining_s, FRONT_LIMIT_S)) if seen else None
+        if outcome is not None and not isinstance(outcome, TIMEOUTS):
+            _tell([order], outcome)
             return
-        if seen:
-            self._answer(order)
+        with self._change:
+            if order.left:
+                return
+            flight = self._flights.get(key)
+            if flight is None:
+                flight = self._flights[key] = Flight(key)
+                self._queue.append(flight)
+            order.flight = flight
+            flight.waiting.append(order)
+            self._change.notify_all()
 
-    def _answer(self, order: Order) -> None:
+    def _compile_all(self) -> None:
+        """A worker."""
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._stopped or self._queue)
+                if self._stopped:
+                    return
+                flight = self._queue.popleft()
+                flight.begun_with = list(flight.waiting)
+            longest_s = max(order.remaining_s for order in flight.begun_with)
+            self._land(flight, self._fetch(flight.begun_with[0], longest_s))
+
+    def _land(self, flight: Flight, outcome: Outcome) -> None:
+        """Tell everybody what came of it, but for those who came later and whose time is not over."""
+        begun_with = flight.begun_with or []
+        with self._change:
+            over, flight.waiting = flight.waiting, []
+            if isinstance(outcome, TIMEOUTS):
+                flight.waiting = [order for order in over if order not in begun_with]
+                over = [order for order in over if order in begun_with]
+            if flight.waiting:
+                flight.begun_with = None
+                self._queue.append(flight)
+            else:
+                del self._flights[flight.key]
+            if isinstance(outcome, Lookup):
+                self._remember(flight.key)
+            self._change.notify_all()
+        _tell(over, outcome)
+
+    def _watch(self) -> None:
+        """The thread that watches the clock: whose time is over need not wait for a worker to hear of it."""
+        while True:
+            with self._change:
+                if self._stopped:
+                    return
+                waiting = [order for flight in self._flights.values() for order in flight.waiting]
+                late = [order for order in waiting if order.remaining_s <= 0]
+                for order in late:
+                    self._disembark(order)
+                if not late:
+                    self._change.wait(min([LOOK_AGAIN_S, *(order.remaining_s for order in waiting)]))
+            _tell(late, TimeoutError())
+
+    def _disembark(self, order: Order) -> None:
+        """Take a request off its flight; the lock is held."""
+        flight = order.flight
+        if flight is None or order not in flight.waiting:
+            return
+        flight.waiting.remove(order)
+        if not flight.waiting and flight.begun_with is None:
+            self._queue.remove(flight)
+            del self._flights[flight.key]
+
+    def _fetch(self, order: Order, timeout_s: float) -> Outcome:
         try:
-            outcome: Lookup | Exception = self._fetch(order)
-        except KatagamiError as error:
-            outcome = error
+            return self._cache.get(order.source, order.vocabulary, timeout_s) if timeout_s > 0 else TimeoutError()
+        except (KatagamiError, TimeoutError) as error:
+            return error
         except Exception as error:
-            outcome = _failure(error)
-        order.done(outcome)
+            return _failure(error)
 
-    def _fetch(self, order: Order) -> Lookup:
-        left_s = order.deadline_s - monotonic()
-        try:
-            if left_s <= 0:
-                raise TimeoutError
-            lookup = self._cache.get(order.source, order.vocabulary, left_s)
-        except TimeoutError as error:
-            finding = Finding("#", "", f"not compiled within {order.timeout_s:g} s", "try again, or allow more time")
-            raise CompileTimeoutError([finding]) from error
-        with self._lock:
-            self._seen[_key(order)] = None
-            self._seen.move_to_end(_key(order))
-            if len(self._seen) > SEEN_SCHEMAS:
-                self._seen.popitem(last=False)
-        return lookup
+    def _remember(self, key: Key) -> None:
+        self._seen[key] = None
+        self._seen.move_to_end(key)
+        if len(self._seen) > SEEN_SCHEMAS:
+            self._seen.popitem(last=False)
 
 
-def _key(order: Order) -> tuple[str, str]:
-    return order.source.digest, order.vocabulary.fingerprint
+def _tell(orders: Iterable[Order], outcome: Outcome) -> None:
+    now_s = monotonic()
+    for order in orders:
+        order.done(_told(order, outcome, now_s))
+
+
+def _told(order: Order, outcome: Outcome, now_s: float) -> Outcome:
+    """What this request hears of it: its own waiting time, and the time limit that it named."""
+    if isinstance(outcome, Lookup):
+        return replace(outcome, compile_ms=1000 * (now_s - order.submitted_s))
+    if isinstance(outcome, TIMEOUTS):
+        reason = f"not compiled within {order.timeout_s:g} s"
+        return CompileTimeoutError([Finding("#", "", reason, "allow more time, or simplify the schema")])
+    return outcome
 
 
 def _failure(error: Exception) -> EngineFailedError:

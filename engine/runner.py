@@ -24,14 +24,14 @@ from time import perf_counter
 
 import numpy as np
 
-from engine.compiler_pool import CompilerPool
+from engine.compiler_pool import CompilerPool, Order
 from engine.config import EngineConfig
 from engine.errors import ContextLengthError, EngineFailedError, QueueFullError, ShuttingDownError, UnknownModelError
 from engine.models.registry import LoadedModel, load_model
 from engine.sequence import Job, Request, Result, Sequence, choice_of, result_of, sequences_of
 from engine.stats import EngineStats, RequestCounters, copy_of
 from engine.step import Decoder
-from schemas_cache import Limits, Lookup, SchemaCache
+from schemas_cache import Limits, Lookup, SchemaCache, Source
 
 SMOOTHING = 0.1  # weight of the latest request in the mean time that one takes
 
@@ -70,7 +70,7 @@ class Engine:
         self._seeds = np.random.default_rng(config.seed)
         self._arrived: deque[tuple[Decoder, Job]] = deque()
         self._cancelled: deque[tuple[Decoder, Job]] = deque()
-        self._jobs: dict[int, Job] = {}  # all that are on their way, by id()
+        self._jobs: dict[int, tuple[Decoder, Job]] = {}  # all that are on their way, by id()
         self._accepting, self._stopping = False, False
         self._request_s = 1.0  # what a request takes from its beginning to its end, a moving mean
 
@@ -83,7 +83,7 @@ class Engine:
     def stats(self) -> EngineStats:
         """Counters at this moment."""
         with self._change:
-            queued = self._waiting_jobs()
+            queued = sum(job.started_s is None for _, job in self._jobs.values())
         return EngineStats(
             queued=queued,
             running=sum(decoder.scheduler.slots_taken for decoder in self._decoders.values()),
@@ -107,6 +107,9 @@ class Engine:
             for name, loaded in models.items()
         }
         self.models = models
+        if self._stopping:  # while the models were loaded
+            return
+        self._pool.start()
         self._thread.start()
         self._accepting = True
 
@@ -147,20 +150,26 @@ class Engine:
     def submit(self, model_name: str, request: Request) -> Future[Result]:
         """Take a request, and return the future of its result; raises as `generate` where it is not taken."""
         loaded, decoder = self._check(model_name, request)
-        job = self._take(request)
-        job.future.add_done_callback(partial(self._note_cancelled, decoder, job))
+        job = self._take(decoder, request)
+        order = None
         if request.source is None:
             self._enqueue(decoder, job)
-            return job.future
-        limit_s = self.config.compile_timeout_s
-        timeout_s = limit_s if request.compile_timeout_s is None else min(limit_s, request.compile_timeout_s)
-        try:
-            self._pool.submit(
-                request.source, loaded.tokenizer.vocabulary, timeout_s, partial(self._compiled, decoder, job)
-            )
-        except RuntimeError:  # stopped since the request was taken
-            self._finish(job, ShuttingDownError())
+        else:
+            order = self._order(loaded, decoder, job, request.source)
+        job.future.add_done_callback(partial(self._note_cancelled, decoder, job, order))
         return job.future
+
+    def _order(self, loaded: LoadedModel, decoder: Decoder, job: Job, source: Source) -> Order | None:
+        """Have the request's schema compiled; None where the pool was stopped since the request was taken."""
+        asked_s, limit_s = job.request.compile_timeout_s, self.config.compile_timeout_s
+        timeout_s = limit_s if asked_s is None else min(limit_s, asked_s)
+        try:
+            return self._pool.submit(
+                source, loaded.tokenizer.vocabulary, timeout_s, partial(self._compiled, decoder, job)
+            )
+        except RuntimeError:
+            self._finish(job, ShuttingDownError())
+            return None
 
     def _check(self, model_name: str, request: Request) -> tuple[LoadedModel, Decoder]:
         loaded = self.models.get(model_name)
@@ -174,24 +183,36 @@ class Engine:
             raise ValueError(f"the prompt has a token outside the vocabulary of {size}")
         return loaded, self._decoders[model_name]
 
-    def _take(self, request: Request) -> Job:
+    def _take(self, decoder: Decoder, request: Request) -> Job:
         with self._change:
             if not self._accepting:
                 raise ShuttingDownError
-            waiting = self._waiting_jobs()
-            if waiting >= self.config.max_queued:
+            queued, has_room = self._in_line(decoder)
+            if queued >= self.config.max_queued and not has_room:
                 self._counters.add("refused")
-                raise QueueFullError(max(1.0, self._request_s / max(1, len(self._jobs) - waiting)))
+                raise QueueFullError(max(1.0, self._request_s / max(1, len(self._jobs) - queued)))
             seed, now_s = request.sampling.seed, perf_counter()
             if seed is None:
                 seed = int(self._seeds.integers(1 << 63))
             job = Job(request, Future(), seed, submitted_s=now_s, ready_s=now_s)
-            self._jobs[id(job)] = job
+            self._jobs[id(job)] = decoder, job
         self._counters.add("submitted")
         return job
 
-    def _waiting_jobs(self) -> int:
-        return sum(job.started_s is None for job in self._jobs.values())
+    def _in_line(self, asked: Decoder) -> tuple[int, bool]:
+        """How many requests have to wait for a slot, and whether the next one for this model would not have to.
+
+        Slots are counted as if requests took them in the order they came in, also before the decode thread has seen
+        them: which ones those will be is open until their schemas are compiled, how many is not.
+        """
+        free = dict.fromkeys(self._decoders.values(), self.config.max_running)
+        queued = 0
+        for decoder, job in self._jobs.values():
+            if job.future.cancelled():  # gone before the next step
+                continue
+            queued += free[decoder] <= 0
+            free[decoder] -= job.unfinished or len(job.request.prompts) * job.request.n
+        return queued, free[asked] > 0
 
     def _compiled(self, decoder: Decoder, job: Job, outcome: Lookup | Exception) -> None:
         """Called on a thread of the pool."""
@@ -206,9 +227,11 @@ class Engine:
             self._arrived.append((decoder, job))
             self._change.notify_all()
 
-    def _note_cancelled(self, decoder: Decoder, job: Job, future: Future[Result]) -> None:
+    def _note_cancelled(self, decoder: Decoder, job: Job, order: Order | None, future: Future[Result]) -> None:
         """Called when the future is done, on whichever thread that is."""
         if future.cancelled():
+            if order is not None:
+                self._pool.leave(order)
             with self._change:
                 self._cancelled.append((decoder, job))
                 self._change.notify_all()
@@ -247,7 +270,7 @@ class Engine:
                 self._step(decoder)
         with self._change:
             left = list(self._jobs.values())
-        for job in left:
+        for _, job in left:
             self._finish(job, ShuttingDownError())
 
     def _has_work(self) -> bool:

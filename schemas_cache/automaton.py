@@ -72,6 +72,11 @@ class Automaton:
         """Whether any text at all is accepted."""
         return self.accepting[START] or bool(self.configurations[START])
 
+    @property
+    def nearly_full(self) -> bool:
+        """Whether more than half of the states that there may be are made."""
+        return 2 * len(self.configurations) > self._max_states
+
     def live(self, state: int) -> bool:
         """Whether some byte can follow."""
         return bool(self.configurations[state])

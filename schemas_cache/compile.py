@@ -36,6 +36,8 @@ from schemas_cache.token_automaton import TokenAutomaton
 from schemas_cache.token_index import token_index
 from schemas_cache.vocabulary import Vocabulary
 
+_NOT_TABLES = (LookupError, ValueError, TypeError, AttributeError, RuntimeError, StopIteration, SchemaError)
+
 STATE_BYTES = 500  # of Python objects for a state, a frame or an NFA state, as measured with tracemalloc
 
 
@@ -73,9 +75,15 @@ class CompiledSchema:
     def enforced(self) -> Literal["full", "partial"]:
         """Whether all of the schema is enforced, or some of it was dropped as the warnings say.
 
-        Under `strict` nothing is dropped: a warning then says how the schema was read.
+        A warning that is a note only says how the schema was read.
         """
-        return "partial" if self.warnings and not self.source.options.strict else "full"
+        is_whole = self.source.options.strict or all(warning.is_note for warning in self.warnings)
+        return "full" if is_whole else "partial"
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether so many states were made that new sequences had better start with fresh tables."""
+        return self.tokens.automaton.nearly_full
 
     @property
     def generation(self) -> int:
@@ -104,7 +112,7 @@ class CompiledSchema:
     def dump(self) -> bytes:
         """Return everything learnt as self-contained bytes."""
         header, arrays = capture(self.tokens)
-        warnings = [[w.pointer, w.keyword, w.reason, w.hint] for w in self.warnings]
+        warnings = [[w.pointer, w.keyword, w.reason, w.hint, w.is_note] for w in self.warnings]
         return pack(header | {"warnings": warnings, "minimum_tokens": self.minimum_tokens}, arrays)
 
     @staticmethod
@@ -121,7 +129,7 @@ class CompiledSchema:
             tokens = restore(header, arrays, token_index(vocabulary))
             warnings = tuple(Finding(*fields) for fields in header["warnings"])
             return CompiledSchema(source, tokens, warnings, int(header["minimum_tokens"]))
-        except (KeyError, ValueError, TypeError, IndexError, AttributeError, RuntimeError, SchemaError) as error:
+        except _NOT_TABLES as error:
             raise CorruptEntryError(f"not the tables of a schema: {error}") from error
 
 

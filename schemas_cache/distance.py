@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from schemas_cache.nfa import CALL, COUNT, ENTER, GO_ON, LEAVE, LOOP, LOOPED, PASS, PICK, RETURN, TAIL, Nfa
 
 INFINITE = np.int64(2**62)
+_FARTHEST = 2**61  # what finite sums are clipped at
 _ONWARD = frozenset({COUNT, PASS, PICK, GO_ON})
 
 
@@ -31,8 +32,7 @@ def block_distances(nfa: Nfa) -> NDArray[np.int64]:
     def through(state: int) -> int:
         """Distance by the state's operation."""
         if op[state] == CALL:
-            after = 0 if op_to[state] == TAIL else distance[op_to[state]]
-            return distance[op_arg[state]] + after
+            return _sum(distance[op_arg[state]], 0 if op_to[state] == TAIL else distance[op_to[state]])
         if op[state] == ENTER:
             return _round_trip(nfa, op_arg[state], distance)
         return distance[op_to[state]] if op[state] in _ONWARD else far
@@ -58,4 +58,10 @@ def _round_trip(nfa: Nfa, repeat: int, distance: list[int]) -> int:
     """
     further = max(int(nfa.repeat_min[repeat]), 1) - 1 if nfa.repeat_kind[repeat] == LOOPED else 0
     once, leave = distance[int(nfa.repeat_body[repeat])], distance[int(nfa.repeat_exit[repeat])]
-    return once + leave + (further * distance[int(nfa.repeat_again[repeat])] if further else 0)
+    again = distance[int(nfa.repeat_again[repeat])] if further else 0
+    return _sum(once, leave, again if again >= INFINITE else min(further * again, _FARTHEST))
+
+
+def _sum(*distances: int) -> int:
+    """Add up, so that what is only very far does not become infinite."""
+    return int(INFINITE) if max(distances) >= INFINITE else min(sum(distances), _FARTHEST)

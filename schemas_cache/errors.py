@@ -23,12 +23,15 @@ class Finding:
         What cannot be done, in words, with the value at fault.
     hint : str
         What to write instead; empty where there is nothing to suggest.
+    is_note : bool
+        Says how the schema was read: nothing that the standard asks for is lost.
     """
 
     pointer: str
     keyword: str
     reason: str
     hint: str = ""
+    is_note: bool = False
 
     def __str__(self) -> str:
         place = f"{self.pointer}/{self.keyword}" if self.keyword else self.pointer

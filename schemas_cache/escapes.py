@@ -39,7 +39,30 @@ def spell_machine(machine: Machine, characters: frozenset[str] | None) -> Machin
         next_state[before[live], class_of[ord(text[-1])]] = to[live]
     accepting = np.zeros(size, np.bool_)
     accepting[: len(table)] = machine.accepting
-    return Machine(class_of, next_state, accepting)
+    if machine.counts is None or machine.between is None:
+        return Machine(class_of, next_state, accepting)
+    between = np.zeros(size, np.bool_)
+    between[: len(table)] = machine.between
+    counts = _spell_counts(machine.counts, targets, begun, size)
+    return Machine(class_of, next_state, accepting, counts, between, machine.minimum, machine.maximum)
+
+
+def _spell_counts(
+    counts: NDArray[np.int32], targets: dict[str, NDArray[np.int32]], begun: dict[str, NDArray[np.int32]], size: int
+) -> NDArray[np.int32]:
+    """Counts with which new states may be entered: those with which any of the characters that they begin may end."""
+    impossible = np.array([np.iinfo(np.int32).max, -1], np.int32)
+    usable = np.where(counts[:, :1] <= counts[:, 1:], counts, impossible)
+    usable[0] = impossible
+    spelled = np.concatenate([counts, np.tile(impossible, (size - len(counts), 1))])
+    for prefix, numbers in begun.items():
+        made = np.flatnonzero(numbers)
+        if len(made) == 0:
+            continue
+        ends = np.stack([usable[to[made]] for text, to in targets.items() if text.startswith(prefix)])
+        spelled[numbers[made], 0] = ends[:, :, 0].min(axis=0)
+        spelled[numbers[made], 1] = ends[:, :, 1].max(axis=0)
+    return spelled
 
 
 def _finer_classes(class_of: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

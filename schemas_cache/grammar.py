@@ -143,12 +143,18 @@ class Mark:
 class Machine:
     """Matches what a finite automaton over bytes accepts; at value level, over the UTF-8 of the value.
 
-    State 0 is dead, state 1 the start. Every other state reaches acceptance.
+    State 0 is dead, state 1 the start. Every other state reaches acceptance. Where there are `counts`, only texts of
+    `minimum` to `maximum` characters match (None: no bound): a transition from a state `between` two characters begins
+    one more, and a state may be entered with a number of begun characters within its `counts` only.
     """
 
     class_of: NDArray[np.uint8]  # uint8 (256,)
     next_state: NDArray[np.int32]  # int32 (S, C)
     accepting: NDArray[np.bool_]  # bool (S,)
+    counts: NDArray[np.int32] | None = None  # int32 (S, 2): least, greatest; the least is greater where none is allowed
+    between: NDArray[np.bool_] | None = None  # bool (S,), with `counts`
+    minimum: int = 0
+    maximum: int | None = None
 
 
 Expr = Never | Empty | Literal | ByteClass | CharClass | Concat | Alt | Repeat | Joined | Ref | Mark | Machine | Picks
@@ -305,7 +311,7 @@ def nullable(expr: Expr) -> bool:
         case Mark(_, body):
             return nullable(body)
         case Machine(accepting=accepting):
-            return bool(accepting[1])
+            return bool(accepting[1]) and expr.minimum == 0
         case _:
             return False
 

@@ -26,6 +26,15 @@ MAX_BRANCHES = 4_096
 MAX_MERGED = 10_000
 """Merged subschemas in all: recursion through references with neighbours can meet in many combinations, 0.5 ms each."""
 
+MAX_NEGATED_BRANCHES = 8
+"""Branches of a `oneOf` under `not`: no two may hold together, so the complement has a branch for each pair."""
+
+MAX_NEGATED_NAMES = 3
+"""Optional names of a closed object under `not`: the complement has a branch for each set of them that is there."""
+
+MAX_PROOF_ALTERNATIVES = 256
+"""Alternatives of two `oneOf` branches that are looked at to prove that they never hold together; 0.1 ms each."""
+
 MAX_RULES = 50_000
 """Grammar rules: references, merged subschemas and, under `pretty`, their copies per indentation; about 1 kB each."""
 
@@ -51,6 +60,12 @@ MAX_SHORTEST_BYTES = 1 << 16
 MAX_DENSE_ENTRIES = 1 << 20
 """Entries of a dense table of state by token: 4 MB, 1,250 states for 838 tokens, filled in two tenths of a second."""
 
+MAX_NFA_STATES = 500_000
+"""States of an NFA, about one for each character that is written out: 3 s and 300 MB at the limit."""
+
+MAX_LIFTED_STATES = 8_192
+"""States, those inside characters too, up to which a dense table is worth trying; beyond, the automaton stays lazy."""
+
 MAX_STORED_STATES = 4_096
 """States written to disk with their transitions; later ones are made again in microseconds each when needed."""
 
@@ -71,3 +86,24 @@ DEFAULT_LIMITS = Limits()
 
 MAX_NAME_NESTING = 64
 """Declared names of an open object that begin with each other, one by one: as deep nests what all other names are."""
+
+MAX_KEY_KINDS = 64
+"""Combinations of `patternProperties` that keys of one object can match: six patterns that all overlap."""
+
+MAX_LISTED_KEYS = 256
+"""Keys of a finite language that are written one by one, so that none repeats; beyond, they are a language."""
+
+MAX_COUNTED_TAIL = 16
+"""Further keys in any order behind declared ones, where they are counted together: one copy of the members for each."""
+
+MAX_UNIQUE_CHOICES = 1_000
+"""Values that different elements can be chosen from: one member each, and the set of those used in the frame."""
+
+MAX_COUNTED_ELEMENTS = 8
+"""Elements that match a `contains` beside a bounded length: which of them are written is a set in the frame."""
+
+MAX_CONTAINS = 4
+"""`contains` about the same elements: 15 ways in which elements can be shared between them."""
+
+MAX_POSITIONS_BESIDE_CONTAINS = 8
+"""Positions of a prefix beside `contains`: each is written once for what was matched before it."""

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from schemas_cache.automaton import END, Automaton
 from schemas_cache.nfa import NOT_FREE, UNBOUNDED
 from schemas_cache.reach import Reach
-from schemas_cache.sight import Sight
+from schemas_cache.sight import EVERYTHING, Sight
 from schemas_cache.token_index import TokenIndex
 from schemas_cache.trie import walk
 
@@ -35,7 +35,6 @@ Words = NDArray[np.uint32]
 
 NOT_COMPUTED = -1
 _WHOLE_TEXT = 2**31
-_EVERYTHING = 2**31  # bytes in sight where what can be spelled later decides what is allowed now
 _INITIAL_ROWS = 16
 _INITIAL_STATES = 256
 
@@ -50,7 +49,7 @@ class MaskRows:
         self.bits: Words = np.zeros((_INITIAL_ROWS, self.words), np.uint32)  # uint32 (>= R, W)
         self._rows: dict[bytes, int] = {}
         self.reach = Reach(automaton, index) if index.vocabulary.has_holes else None
-        self._sight = Sight(automaton, _EVERYTHING if self.reach else index.vocabulary.longest_token_bytes)
+        self._sight = Sight(automaton, EVERYTHING if self.reach else index.vocabulary.longest_token_bytes)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -158,13 +157,19 @@ class MaskRows:
         return most
 
     def _only_free_text(self, state: int) -> bool:
-        """Whether plain tokens can only be taken as free characters: all else begins with no plain byte."""
-        automaton = self.automaton
-        bodies = [at for at, _ in automaton.configurations[state] if automaton.nfa.free_text[at] != NOT_FREE]
-        free = {at for body in bodies for at in automaton.closure.important(body)}
-        others = tuple(pair for pair in automaton.configurations[state] if pair[0] not in free)
-        letters = automaton.closure.live_letters(others)
-        return len(bodies) == 1 and not letters[automaton.alphabet.class_of[self.index.plain_first_bytes]].any()
+        """Whether plain tokens can only be taken as free characters: nothing beside or behind them begins plainly."""
+        automaton, nfa = self.automaton, self.automaton.nfa
+        bodies = [pair for pair in automaton.configurations[state] if nfa.free_text[pair[0]] != NOT_FREE]
+        if len(bodies) != 1:
+            return False
+        body, frame = bodies[0]
+        free = set(automaton.closure.important(body))
+        beside = tuple(pair for pair in automaton.configurations[state] if pair[0] not in free)
+        leave = int(nfa.repeat_exit[nfa.free_text[body]])
+        parents = [parent for _, _, parent in automaton.frames.counts(frame)]
+        behind = (pair for parent in parents for pair in automaton.closure.close({leave: parent})[0])
+        letters = automaton.closure.live_letters((*beside, *behind))
+        return not letters[automaton.alphabet.class_of[self.index.plain_first_bytes]].any()
 
 
 def _pack(allowed: NDArray[np.bool_]) -> Words:

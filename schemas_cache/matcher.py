@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from schemas_cache.automaton import DEAD, START
 from schemas_cache.errors import ForbiddenBytesError, ForbiddenTokenError
+from schemas_cache.masks import MaskRows
 from schemas_cache.token_automaton import TokenAutomaton
 
 _ALL = np.uint32(0xFFFFFFFF)
@@ -138,16 +139,23 @@ def fill_masks(matchers: Sequence[Matcher | None], out: NDArray[np.uint32]) -> b
     -----
     One gather for each distinct schema. The matchers of a batch may belong to different schemas of one vocabulary.
     """
+    shared = shared_rows(matchers)
+    if shared is None:
+        return _fill_groups(matchers, out)
+    np.take(shared[0].bits, shared[1], axis=0, out=out, mode="clip")
+    return False
+
+
+def shared_rows(matchers: Sequence[Matcher | None]) -> tuple[MaskRows, NDArray[np.int32]] | None:
+    """Return the table of rows and the row of each matcher, int32 (B,), where all are of one schema; else None."""
     try:
         shared = set(map(_TOKENS, matchers))
     except AttributeError:  # a free row
-        shared = set()
-    if len(shared) == 1:
-        rows = shared.pop().rows
-        numbers = rows.rows(np.fromiter(map(_STATE, matchers), np.int32, len(matchers)))  # may replace the bits
-        np.take(rows.bits, numbers, axis=0, out=out, mode="clip")
-        return False
-    return _fill_groups(matchers, out)
+        return None
+    if len(shared) != 1:
+        return None
+    rows: MaskRows = shared.pop().rows
+    return rows, rows.rows(np.fromiter(map(_STATE, matchers), np.int32, len(matchers)))
 
 
 def _fill_groups(matchers: Sequence[Matcher | None], out: NDArray[np.uint32]) -> bool:

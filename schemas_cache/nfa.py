@@ -19,6 +19,7 @@ inlining rules (recursion would not end).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar, assert_never
 
@@ -46,6 +47,7 @@ from schemas_cache.grammar import (
     merge_ranges,
     repeat,
 )
+from schemas_cache.limits import MAX_NFA_STATES
 
 NONE, CALL, ENTER, LOOP, RETURN, COUNT, PASS, PICK, GO_ON, LEAVE = range(10)
 LOOPED, COUNTED, PICKED = range(3)  # what a repeat's frame holds: rounds, members written, which members are written
@@ -123,6 +125,9 @@ class _Builder:
         self.todo: list[str] = []
 
     def state(self, op: int = NONE, arg: int = 0, to: int = 0, low: int = 0, high: int = 0) -> int:
+        if len(self.ops) >= MAX_NFA_STATES:
+            reason = f"more than {MAX_NFA_STATES} characters and alternatives to match, which is the limit"
+            raise SchemaTooComplexError([Finding("#", "", reason, "write less, or split it")])
         self.edges.append([])
         self.epsilon.append([])
         self.ops.append((op, arg, to, low, high))
@@ -227,7 +232,7 @@ class _Builder:
         self.epsilon[entry].append(body)
         if expr.minimum == 0:
             self.epsilon[entry].append(leave)
-        if expr.free_text:
+        if expr.free_text and expr.maximum is None:
             self.free[body] = UNBOUNDED
         outer, self.counted = self.counted, False
         end = self.build(expr.body, body)
@@ -259,7 +264,7 @@ class _Builder:
         self.path, self.counted = outer
         return leave
 
-    def owner(self, kind: int, expr: Repeat | Joined | Picks, body: int, again: int, leave: int) -> None:
+    def owner(self, kind: int, expr: Repeat | Joined | Picks | Machine, body: int, again: int, leave: int) -> None:
         if expr.minimum >= ANY_COUNT:
             reason = f"at least {expr.minimum} times is more than the limit of {ANY_COUNT - 1}"
             raise SchemaTooComplexError([Finding("#", "", reason, "ask for less")])
@@ -368,17 +373,37 @@ class _Builder:
 
     def machine(self, expr: Machine, entry: int) -> int:
         """Add the states of an automaton one for one."""
+        if expr.counts is not None and expr.between is not None:
+            return self.counted_machine(expr, expr.counts, expr.between, entry)
         leave = self.state()
         states = [self.state() for _ in range(len(expr.accepting))]
         self.epsilon[entry].append(states[1])
-        borders = np.flatnonzero(np.diff(expr.class_of.astype(np.int16), prepend=-1, append=-1))
-        for low, high in zip(borders[:-1].tolist(), (borders[1:] - 1).tolist(), strict=True):
-            column = expr.next_state[:, expr.class_of[low]].tolist()
-            for state, to in enumerate(column):
-                if to:
-                    self.edge(states[state], low, high, states[to])
+        for low, high, at, to in _machine_edges(expr):
+            self.edge(states[at], low, high, states[to])
         for state in np.flatnonzero(expr.accepting).tolist():
             self.epsilon[states[state]].append(leave)
+        return leave
+
+    def counted_machine(self, expr: Machine, counts: Int32, between: NDArray[np.bool_], entry: int) -> int:
+        """Add an automaton whose characters are counted in a frame, as members that are written."""
+        number = len(self.repeats)
+        enter, leave = self.state(ENTER, number), self.state()
+        self.epsilon[entry].append(enter)
+        outer, self.path, self.counted = (self.path, self.counted), (), True
+        states = [self.state() for _ in range(len(expr.accepting))]
+        self.owner(COUNTED, expr, states[1], states[1], leave)
+        bounds: list[tuple[int, int]] = list(map(tuple, counts.tolist()))
+        entries: dict[tuple[int, int], int] = {}
+        for low, high, at, to in _machine_edges(expr):
+            op = COUNT if between[at] else NONE if bounds[at] == bounds[to] else PASS
+            if bounds[to][0] <= bounds[to][1] and (op, to) not in entries:
+                entries[op, to] = self.state(op, number, states[to], *bounds[to]) if op != NONE else states[to]
+            if (op, to) in entries:
+                self.edge(states[at], low, high, entries[op, to])
+        end = self.state(LEAVE, number)
+        for state in np.flatnonzero(expr.accepting).tolist():
+            self.epsilon[states[state]].append(end)
+        self.path, self.counted = outer
         return leave
 
     def freeze(self, start: int) -> Nfa:
@@ -425,6 +450,15 @@ class _Builder:
         while self.ops[state][0] == NONE and not self.edges[state] and len(self.epsilon[state]) == 1:
             state = self.epsilon[state][0]
         return self.ops[state][0] == RETURN
+
+
+def _machine_edges(expr: Machine) -> Iterator[tuple[int, int, int, int]]:
+    """First and last byte, state, state that follows."""
+    borders = np.flatnonzero(np.diff(expr.class_of.astype(np.int16), prepend=-1, append=-1))
+    for low, high in zip(borders[:-1].tolist(), (borders[1:] - 1).tolist(), strict=True):
+        for at, to in enumerate(expr.next_state[:, expr.class_of[low]].tolist()):
+            if to:
+                yield low, high, at, to
 
 
 def _bounds_before(expr: Joined, index: int) -> tuple[int, int]:

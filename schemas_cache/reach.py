@@ -53,6 +53,8 @@ class Reach:
                 if to not in came_from and self._known.get(to, True):
                     came_from[to] = state
                     heapq.heappush(queue, (self._automaton.cost(to), to))
-        if not queue:
+        if queue:
+            self._known[start] = True
+        else:
             self._known.update(dict.fromkeys(came_from, False))
         return bool(queue)

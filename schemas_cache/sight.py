@@ -15,6 +15,7 @@ from schemas_cache.frames import ACCEPT, NO_FRAME
 from schemas_cache.nfa import UNBOUNDED
 
 DIGEST_BYTES = 16
+EVERYTHING = 2**31  # bytes in sight where what can be spelled later decides what is allowed now
 
 
 class Sight:
@@ -34,15 +35,32 @@ class Sight:
         """Describe a configuration as far as `reach` bytes can tell."""
         if at == ACCEPT:
             return "accept"
-        left = reach - self._automaton.distance[at]
+        left = reach if reach >= EVERYTHING else reach - self._automaton.distance[at]
         return f"{at}" if left < 0 else f"{at}:{self._frame(frame, left)}"
 
     def _frame(self, frame: int, reach: int) -> str:
         known = self._frames.get((frame, reach))
-        if known is None:
+        if known is None and reach >= EVERYTHING:
+            self._describe_parents_first(frame)
+            known = self._frames[frame, EVERYTHING]
+        elif known is None:
             described = self._describe(frame, reach)
             known = self._frames[frame, reach] = _hash(described).hexdigest()
         return known
+
+    def _describe_parents_first(self, frame: int) -> None:
+        """Describe a whole frame without recursion: it may be as deep as the text is nested."""
+        todo = [frame]
+        while todo:
+            links = self._automaton.frames.content(todo[-1])
+            missing = [
+                link[-1] for link in links if link[-1] != NO_FRAME and (link[-1], EVERYTHING) not in self._frames
+            ]
+            if missing:
+                todo.extend(missing)
+            else:
+                at = todo.pop()
+                self._frames[at, EVERYTHING] = _hash(self._describe(at, EVERYTHING)).hexdigest()
 
     def _describe(self, frame: int, reach: int) -> str:
         frames, nfa = self._automaton.frames, self._automaton.nfa

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas_cache.automaton import DEAD, END, START, Automaton
+from schemas_cache.limits import MAX_LIFTED_STATES
 from schemas_cache.masks import NOT_COMPUTED, MaskRows
 from schemas_cache.size import least_states
 from schemas_cache.token_index import TokenIndex
@@ -66,7 +67,7 @@ class TokenAutomaton:
             return
         order, number, table = [START], {START: 0}, list[NDArray[np.int32]]()
         while len(table) < len(order):
-            if len(order) * len(self._token_bytes) > max_entries:
+            if len(order) * len(self._token_bytes) > max_entries or len(self.automaton) > MAX_LIFTED_STATES:
                 return
             state = order[len(table)]
             table.append(self._token_row(state))

@@ -34,10 +34,12 @@ class Vocabulary:
     Raises
     ------
     ValueError
-        For an end id outside the vocabulary.
+        For an end id outside the vocabulary, or no token at all.
     """
 
     def __init__(self, token_bytes: Sequence[bytes], end_ids: Iterable[int]) -> None:
+        if not token_bytes:
+            raise ValueError("a vocabulary has one token at least")
         self.end_ids = tuple(sorted(set(end_ids)))
         for end_id in self.end_ids:
             if not 0 <= end_id < len(token_bytes):

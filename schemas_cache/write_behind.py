@@ -69,11 +69,17 @@ class MemoryTier:
         self._mutex = threading.Lock()
 
     def get(self, key: str) -> Entry | None:
-        """Return an entry, which becomes the one used last."""
+        """Return an entry, which becomes the one used last; None for one whose automaton is nearly full.
+
+        The sequences that use such an automaton keep it; new ones start with the tables on disk, where only the first
+        states are, or compile afresh. That is how a schema that lives long stays within its limit of states.
+        """
         with self._mutex:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-            return self._entries.get(key)
+            entry = self._entries.get(key)
+            if entry is None or entry.compiled.exhausted:
+                return None
+            self._entries.move_to_end(key)
+            return entry
 
     def put(self, entry: Entry) -> list[Entry]:
         """Add an entry and return those that had to go for it; the new one always stays."""

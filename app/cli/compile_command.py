@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from app.cli.source import AdditionalProperties, UsageError, Whitespace, read_source
+from app.cli.source import AdditionalProperties, UsageError, Whitespace, finding_line, read_source, tell_warnings
 from engine import load_model
 from schemas_cache import Source, Vocabulary
 from schemas_cache.compile import build_grammar, compile_source
@@ -44,6 +44,7 @@ def compile_(
     additional_properties: Annotated[
         AdditionalProperties, typer.Option(help="What an absent additionalProperties means.")
     ] = AdditionalProperties.closed,
+    strict: Annotated[bool, typer.Option(help="Refuse what cannot be enforced exactly, instead of a warning.")] = True,
 ) -> None:
     """Compile a schema and show a stage: grammar, NFA, DFA, minimal DFA, or a report.
 
@@ -55,13 +56,13 @@ def compile_(
 
         echo '{"type": "boolean"}' | katagami compile - --stage nfa --dot | dot -Tsvg > nfa.svg
     """
-    source = read_source(schema, regex, whitespace, additional_properties)
+    if dot and stage in (Stage.grammar, Stage.report):
+        raise UsageError(f"--dot draws automata, and --stage {stage} is text; add --stage nfa, dfa or min")
+    source = read_source(schema, regex, whitespace, additional_properties, strict=strict)
     tokens = read_vocabulary(vocabulary)
     if stage is Stage.report:
         _report(source, tokens)
         return
-    if dot and stage is Stage.grammar:
-        raise UsageError("--dot draws automata; a grammar is text")
     typer.echo(_stage_text(source, tokens, stage, dot=dot))
 
 
@@ -75,7 +76,8 @@ def read_vocabulary(name: str) -> Vocabulary:
 
 
 def _stage_text(source: Source, vocabulary: Vocabulary, stage: Stage, *, dot: bool) -> str:
-    grammar, _ = build_grammar(source, vocabulary)
+    grammar, warnings = build_grammar(source, vocabulary)
+    tell_warnings(warnings)
     if stage is Stage.grammar:
         return show_grammar(grammar)
     if stage is Stage.nfa:
@@ -102,5 +104,5 @@ def _report(source: Source, vocabulary: Vocabulary) -> None:
     table.add_row("states after minimisation", str(minimize(finite).states) if finite else "")
     table.add_row("vocabulary", f"{len(vocabulary)} tokens")
     for warning in compiled.warnings:
-        table.add_row("warning", str(warning))
+        table.add_row("warning", finding_line(warning))
     Console().print(table)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from app.cli.source import AdditionalProperties, Whitespace, read_source
+from app.cli.source import AdditionalProperties, Whitespace, read_source, tell_warnings
 from app.proof import judge
 from app.settings import Settings
 from engine import Choice, Engine, EngineConfig, Request, Sampling
@@ -28,16 +28,23 @@ class Tally:
 
     records: int = 0
     valid: int = 0
+    not_judged: int = 0  # of the complete ones
     complete: int = 0
     model_calls: int = 0
     tokens: int = 0
     forced_tokens: int = 0
     elapsed_s: float = 0.0
 
-    def add(self, choice: Choice, valid: bool) -> None:
-        """Count one record."""
+    @property
+    def incomplete(self) -> int:
+        """How many were cut."""
+        return self.records - self.complete
+
+    def add(self, choice: Choice, valid: bool | None) -> None:
+        """Count one record; None: it is complete and the judge cannot say."""
         self.records += 1
-        self.valid += valid
+        self.valid += bool(valid)
+        self.not_judged += valid is None
         self.complete += choice.complete
         self.model_calls += choice.model_calls
         self.tokens += len(choice.token_ids)
@@ -58,9 +65,13 @@ def generate(
     additional_properties: Annotated[
         AdditionalProperties, typer.Option(help="What an absent additionalProperties means.")
     ] = AdditionalProperties.closed,
+    strict: Annotated[bool, typer.Option(help="Refuse what cannot be enforced exactly, instead of a warning.")] = True,
     stats: Annotated[bool, typer.Option(help="Say on standard error how many are valid, and what they cost.")] = False,
 ) -> None:
     """Write records that satisfy a schema, one a line.
+
+    The exit code is 0 where all records are complete, 1 where the budget cut some (standard error says how many), and 2
+    for an error.
 
     For example:
 
@@ -68,7 +79,7 @@ def generate(
 
         echo '{"enum": ["yes", "no"]}' | katagami generate --schema - --count 5
     """
-    source = read_source(schema, regex, whitespace, additional_properties)
+    source = read_source(schema, regex, whitespace, additional_properties, strict=strict)
     sampling = Sampling(temperature=temperature, seed=seed)
     with _running(model) as engine:
         tokenizer = next(iter(engine.models.values())).tokenizer
@@ -82,6 +93,10 @@ def generate(
         tally = _write_records(engine, request, count, show_bar=stats)
     if stats:
         Console(stderr=True).print(_table(tally))
+    if tally.incomplete:
+        cut = f"{tally.incomplete} of {tally.records} records are incomplete"
+        typer.echo(f"katagami: {cut}: --max-tokens {max_tokens}, or the model's context, ended them", err=True)
+        raise typer.Exit(1)
 
 
 @contextmanager
@@ -96,15 +111,18 @@ def _running(model: str) -> Iterator[Engine]:
 
 def _write_records(engine: Engine, request: Request, count: int, *, show_bar: bool) -> Tally:
     """Print the records as the batches come in; returns what they cost."""
-    is_valid = judge(request.source) if request.source else None
+    is_valid = judge(request.source) if request.source else lambda _: None
     tally = Tally()
     started_s = time.perf_counter()
     sizes = [min(BATCH, count - first) for first in range(0, count, BATCH)]
     bar = track(sizes, "records", console=Console(stderr=True), disable=not show_bar)
     for number, size in enumerate(bar):
-        for choice in engine.generate_blocking(_name(engine), _batch(request, number, size)).choices:
+        result = engine.generate_blocking(_name(engine), _batch(request, number, size))
+        if number == 0 and result.schema:
+            tell_warnings(result.schema.warnings)
+        for choice in result.choices:
             typer.echo(choice.text)
-            tally.add(choice, bool(is_valid and choice.complete and is_valid(choice.text)))
+            tally.add(choice, is_valid(choice.text) if choice.complete else False)
     tally.elapsed_s = time.perf_counter() - started_s
     return tally
 
@@ -124,6 +142,7 @@ def _table(tally: Tally) -> Table:
     table = Table("figure", "value", title="records")
     table.add_row("records", str(tally.records))
     table.add_row("valid, says jsonschema-rs", f"{tally.valid} of {tally.records}")
+    table.add_row("not to be judged", str(tally.not_judged))
     table.add_row("complete", str(tally.complete))
     table.add_row("model calls per record", f"{tally.model_calls / tally.records:.1f}")
     table.add_row("tokens per record", f"{tally.tokens / tally.records:.1f}")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import socket
+import tempfile
 import time
 from pathlib import Path
 from types import FrameType
@@ -11,12 +14,16 @@ from typing import Annotated, Any
 
 import typer
 import uvicorn
+from pydantic import ValidationError
 
+from app.cli.source import UsageError
 from app.gate import Gate
 from app.main import create_app
-from app.settings import Settings
+from app.settings import Settings, unknown_variables
+from app.words import reason_of
 
 LAST_ANSWERS_S = 5  # for what the end of the grace cut short to be answered
+LAST_MOMENT_S = 1.0  # the same, after a second signal
 log = logging.getLogger("katagami")
 
 
@@ -27,31 +34,25 @@ class DrainingServer(uvicorn.Server):
         super().__init__(config)
         self.gate, self.settings = gate, settings
         self.deadline: float | None = None
-        self.announced = False
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002  # uvicorn's signature
         """Begin to drain at the first signal; stop at once at the second."""
         if self.gate.draining:
-            super().handle_exit(sig, frame)
+            self.force_exit = True
+            self.deadline = time.monotonic() + LAST_MOMENT_S
+            logging.getLogger("uvicorn.error").disabled = True  # of all that is cut short it would log a traceback
             return
         self.gate.draining = True
         self.deadline = time.monotonic() + self.settings.grace_s
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second: say once that the models are there; see whether it is time to stop."""
-        if self.gate.loaded_at and not self.announced:
-            self.announced = True
-            typer.echo(f"katagami: serving {', '.join(self.gate.engine.models)} on {self._url()}")
+        """Ten times a second: see whether it is time to stop."""
         late = self.deadline is not None and time.monotonic() >= self.deadline
-        if late:
+        if late or self.force_exit:
             self.gate.expire()
         if late or self.gate.failure or (self.gate.draining and not self.gate.running):
             self.should_exit = True
         return await super().on_tick(counter)
-
-    def _url(self) -> str:
-        host, port = self.servers[0].sockets[0].getsockname()[:2]
-        return f"http://[{host}]:{port}/v1" if ":" in host else f"http://{host}:{port}/v1"
 
 
 def serve(
@@ -80,20 +81,68 @@ def serve(
     flags: dict[str, Any] = {"host": host, "port": port, "home": home, "model": tuple(model) if model else None}
     flags |= {"max_running": max_running, "max_queued": max_queued, "compile_timeout_s": compile_timeout}
     flags |= {"grace_s": grace}
-    run_server(Settings(**{name: value for name, value in flags.items() if value is not None}))
+    run_server(read_settings({name: value for name, value in flags.items() if value is not None}))
+
+
+def read_settings(flags: dict[str, Any]) -> Settings:
+    """The settings with these on top of the environment's; raises `UsageError` that names the flag at fault."""
+    try:
+        return Settings(**flags)
+    except ValidationError as error:
+        fault = next((fault for fault in error.errors() if fault["loc"][0] in flags), None)
+        if fault is None:
+            raise
+        flag = str(fault["loc"][0]).removesuffix("_s").replace("_", "-")
+        raise UsageError(f"--{flag}: {reason_of(fault)}") from None
 
 
 def run_server(settings: Settings) -> None:
     """Listen until told to stop; exits with 2 where the models cannot be loaded."""
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    warn_of_settings(settings)
     app = create_app(settings)
-    listener = listen(settings.host, settings.port)
-    config = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=LAST_ANSWERS_S)
     gate: Gate = app.state.gate
-    DrainingServer(config, gate, settings).run(sockets=[listener])
+    listener = listen(settings.host, settings.port)
+    url = url_of(listener)
+    log.info("listening on %s, loading %s", url, ", ".join(settings.model))
+    gate.on_loaded = lambda: announce(gate, url)
+    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=LAST_ANSWERS_S)
+    server = DrainingServer(config, gate, settings)
+    server.run(sockets=[listener])
     if gate.failure:  # the log has it
         raise typer.Exit(2)
+    log.info("stopped at once, by a second signal" if server.force_exit else "stopped")
+
+
+def warn_of_settings(settings: Settings) -> None:
+    """Say in the log what was probably meant otherwise."""
+    for name, nearest in unknown_variables(os.environ).items():
+        log.warning("%s is not a setting%s", name, f"; the nearest is {nearest}" if nearest else "")
+    folder = settings.cache_folder
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = error.strerror or error
+        log.warning(
+            "compiled schemas will not survive a restart: %s cannot be written (%s); name another folder with --home",
+            folder,
+            reason,
+        )
+
+
+def announce(gate: Gate, url: str) -> None:
+    """Say on standard output that work is taken; where nobody reads that, the server goes on."""
+    with contextlib.suppress(OSError):
+        typer.echo(f"katagami: serving {', '.join(gate.engine.models)} on {url}")
+
+
+def url_of(listener: socket.socket) -> str:
+    """What a client's base URL has to be."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}/v1" if ":" in host else f"http://{host}:{port}/v1"
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import sys
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from schemas_cache import SchemaOptions, Source, regex_source, schema_source
+import typer
+
+from app.json_text import JsonTextError, read_json
+from app.words import found
+from schemas_cache import Finding, SchemaOptions, Source, regex_source, schema_source
 
 
 class Whitespace(StrEnum):
@@ -32,24 +36,43 @@ class UsageError(ValueError):
 
 
 def read_source(
-    schema: str | None, regex: str | None, whitespace: Whitespace, additional_properties: AdditionalProperties
+    schema: str | None,
+    regex: str | None,
+    whitespace: Whitespace,
+    additional_properties: AdditionalProperties,
+    *,
+    strict: bool,
 ) -> Source:
     """The schema of a file (`-`: standard input), or the pattern; raises `UsageError`."""
     if (schema is None) == (regex is None):
         raise UsageError("give a schema file (or - for standard input), or --regex PATTERN, and not both")
     if regex is not None:
         return regex_source(regex)
-    options = SchemaOptions(whitespace=whitespace.value, additional_properties=additional_properties.value)
+    options = SchemaOptions(
+        strict=strict, whitespace=whitespace.value, additional_properties=additional_properties.value
+    )
     return schema_source(read_schema(schema or "-"), options)
 
 
 def read_schema(path: str) -> dict[str, Any] | bool:
     """A JSON Schema from a file, `-` being standard input."""
-    text = sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")
+    data, name = (sys.stdin.buffer.read(), "standard input") if path == "-" else (Path(path).read_bytes(), path)
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not JSON: {error}") from None
+        value = read_json(data, name)
+    except JsonTextError as error:
+        reason = str(error)
+        raise UsageError(reason if name in reason else f"{name}: {reason}") from None
     if not isinstance(value, dict | bool):
-        raise UsageError(f"{path} is not a JSON Schema: it must hold an object or a boolean")
+        raise UsageError(f"{name} is not a JSON Schema: it must hold an object or a boolean, not {found(value)}")
     return value
+
+
+def finding_line(finding: Finding) -> str:
+    """A finding on one line, its place first."""
+    return " ".join(str(finding).removeprefix("at ").split())
+
+
+def tell_warnings(warnings: Iterable[Finding]) -> None:
+    """Say on standard error what is not enforced."""
+    for warning in warnings:
+        typer.echo(f"katagami: warning: {finding_line(warning)}", err=True)

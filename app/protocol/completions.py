@@ -134,6 +134,9 @@ def parse_completion(data: dict[str, Any], models: Mapping[str, LoadedModel], de
     model = models.get(body.model)
     if model is None:
         raise UnknownModelError(body.model, tuple(models))
+    if len(body.prompt) > MAX_CHOICES:
+        reason = f"{len(body.prompt)} prompts are more than {MAX_CHOICES}; send them in several requests"
+        raise RequestError("invalid_value", f"prompt: {reason}", "prompt")
     if len(body.prompt) * body.n > MAX_CHOICES:
         count = f"{len(body.prompt)} prompts x n = {body.n}"
         raise RequestError("invalid_value", f"n: {count} is more than {MAX_CHOICES} choices", "n")

@@ -14,7 +14,8 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from app.errors import RequestError, clip
+from app.errors import RequestError
+from app.words import clip, reason_of
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -27,6 +28,7 @@ IGNORED = frozenset({
 
 _FORM = '"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": {…}}}'
 _SCHEMA = f"use {_FORM}"
+_TYPES = f"it is text, json_object, json_schema, regex or choice; for a schema: {_FORM}"
 _DEEPER = f"a schema belongs at response_format.json_schema.schema: {_FORM}"
 _ONE_TOO_FEW = f"a schema goes one level deeper, beside its name: {_FORM}"
 _NAME = f"a name is 1 to 64 letters, digits, _ or -: {_FORM}"
@@ -52,6 +54,7 @@ _SCHEMA_KEYWORDS = (
 HINTS: dict[str, str] = {
     **dict.fromkeys((f"response_format.{key}" for key in ("schema", "name", "strict", "value")), _DEEPER),
     **dict.fromkeys(("response_format.json_schema", "response_format.json_schema.schema"), _DEEPER),
+    "response_format.type": _TYPES,
     "response_format.json_schema.name": _NAME,
     **dict.fromkeys((f"response_format.json_schema.{key}" for key in _SCHEMA_KEYWORDS), _ONE_TOO_FEW),
     **dict.fromkeys(("guided_json", "json_schema", "schema", "format", "output_format", "response_model"), _SCHEMA),
@@ -106,9 +109,9 @@ def parse(model: type[M], data: object) -> M:
 def _request_error(faults: Sequence[ErrorDetails]) -> RequestError:
     fault = next((f for f in faults if f["type"] == "extra_forbidden" and _path(f) in HINTS), faults[0])
     path, code = _path(fault), _code(fault["type"])
-    reason = "unknown field" if code == "unknown_parameter" else fault["msg"]
     hint = HINTS.get(path)
-    return RequestError(code, f"{path or 'body'}: {reason}" + (f"; {hint}" if hint else ""), path or None)
+    message = f"{path or 'body'}: {reason_of(fault)}" + (f"; {hint}" if hint else "")
+    return RequestError(code, message, path or None)
 
 
 def _code(kind: str) -> str:

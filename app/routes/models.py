@@ -7,12 +7,13 @@ from fastapi.responses import JSONResponse
 
 from app.gate import Gate
 from app.protocol.models import model_body, model_list_body
+from app.routes import READING
 from engine import UnknownModelError
 
 router = APIRouter()
 
 
-@router.get("/v1/models")
+@router.api_route("/v1/models", methods=READING)
 async def list_models(request: Request) -> JSONResponse:
     """All models."""
     gate: Gate = request.app.state.gate
@@ -20,7 +21,7 @@ async def list_models(request: Request) -> JSONResponse:
     return JSONResponse(model_list_body(list(gate.engine.models.values()), gate.loaded_at))
 
 
-@router.get("/v1/models/{model_id:path}")
+@router.api_route("/v1/models/{model_id:path}", methods=READING)
 async def retrieve_model(request: Request, model_id: str) -> JSONResponse:
     """One model."""
     gate: Gate = request.app.state.gate

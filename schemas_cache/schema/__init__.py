@@ -4,17 +4,18 @@ In: a schema as `json.loads` gives it, and options. Out: a `Grammar` whose texts
 form, and warnings; or every reason why not, at once. Cost: linear in the schema but where `anyOf`s meet; the limits of
 `schemas_cache.limits` hold throughout.
 
-1. `document`: limits, annotations removed, references by position; also the canonical form and its hash.
+1. `document`: limits, annotations removed; also the canonical form and its hash. `references`: targets by position.
 2. `keywords`, `reading`: all that the root reaches, each keyword checked; what is malformed or cannot be enforced.
 3. `loops`: references that only lead back to themselves.
-4. `merge`: subschemas that hold together (`$ref` and `anyOf` with their neighbours) as one set of facets.
+4. `merge`: subschemas that hold together (`$ref`, `allOf`, `anyOf` and their neighbours) as one set of facets; `logic`:
+   complements, for `not`, `if` and `oneOf`; `disjoint`: which subschemas never hold together.
 5. `numbers`, `values`, `names`, `free`, `layout`: texts of each kind; `lowering`: a rule for each reference.
 6. `prune`: rules without a finite text, and characters that the vocabulary lacks.
 
 Semantics are the standard's: a keyword constrains instances of its own type only, `{"minLength": 3}` allows numbers.
 What JSON leaves free is fixed: keys in the order of `properties`, then required names that are not declared, then open
-keys; blanks by mode; integers as plain digits. `additionalProperties` absent means closed by default, for objects that
-have a property keyword. Words that no draft knows are refused, but for `x-` extensions and annotations: see `keywords`.
+keys (or all in any order, on request); blanks by mode; integers as plain digits. `additionalProperties` absent means closed by default, for objects that
+have a property keyword. Words that no draft knows pass, with a warning, but for likely slips: see `keywords`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from __future__ import annotations
 from schemas_cache.errors import Finding, SchemaError, UnsatisfiableSchemaError
 from schemas_cache.grammar import Grammar, Never
 from schemas_cache.schema.document import Json, canonical, read_document, schema_hash
+from schemas_cache.schema.logic import rewrite
 from schemas_cache.schema.loops import reference_loops
 from schemas_cache.schema.lowering import Lowering
 from schemas_cache.schema.options import SchemaOptions
@@ -61,12 +63,9 @@ def lower(schema: Json, options: SchemaOptions, characters: Characters) -> tuple
     SchemaTooComplexError
         Beyond one of the limits.
     """
-    if options.key_order != "declared":
-        reason = 'key_order "any" is not supported yet'
-        raise SchemaError([Finding("#", "", reason, 'leave it out: keys come in the order of "properties"')])
     reading = read(read_document(schema), strict=options.strict)
     loops = reference_loops(reading.schemas)
-    lowering = Lowering(reading.schemas, options, characters)
+    lowering = Lowering(rewrite(reading.schemas), options, characters)
     grammar = lowering.grammar()
     dropped = tuple(lowering.findings)
     findings = [*reading.findings, *lowering.faults, *(dropped if options.strict else ())]

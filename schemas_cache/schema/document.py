@@ -1,7 +1,7 @@
-"""The schema as a document: bounds, positions, references, annotations, the canonical form and its hash.
+"""The schema as a document: bounds, positions, annotations, the canonical form and its hash.
 
 In: a schema as `json.loads` gives it. Out: `Document`, checked to be JSON within the limits and free of annotations, or
-`canonical` bytes and `schema_hash`. Cost: linear in the schema's text.
+`canonical` bytes and `schema_hash`. Cost: linear in the schema's text, times its depth where named parts nest.
 
 A position is named by its JSON pointer as a URI fragment (RFC 6901 section 6): `#/properties/code`. Characters beyond
 ASCII stay readable. References are followed in the document *without* annotations, so that nothing which the hash
@@ -17,6 +17,7 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
@@ -37,7 +38,8 @@ ANNOTATIONS = frozenset(
 )
 """Words that constrain nothing."""
 IDENTIFIERS = frozenset({"$id", "id"})
-"""Names of resources (`id` up to draft-04): annotations, except where a reference in a named part is relative to it."""
+"""Names of resources (`id` up to draft-04): annotations, unless a reference goes by them or is relative to them."""
+REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 ONE_SCHEMA = frozenset(
     {
         *("items", "additionalItems", "unevaluatedItems", "contains"),
@@ -64,21 +66,23 @@ class DanglingRefError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A schema within the limits, without annotations; `draft` is the reading that `$schema` asks for."""
+    """A schema within the limits, without annotations.
+
+    `draft` is the reading that `$schema` asks for, `unknown_dialect` what stands there instead of a draft.
+    """
 
     root: Json
     draft: str
+    unknown_dialect: str = ""
 
-    def resolve(self, reference: str) -> tuple[str, Json]:
-        """Position and contents that a local reference points to; raises `DanglingRefError`."""
-        segments = _local_segments(reference)
+    def follow(self, pointer: str, segments: list[str], reference: str) -> tuple[str, Json]:
+        """Position and contents some segments below `pointer`; raises `DanglingRefError`, which names the reference."""
         value = self.root
+        for segment in pointer.split("/")[1:]:
+            value = _step(value, unquote(segment).replace("~1", "/").replace("~0", "~"), reference, pointer)
         for i, segment in enumerate(segments):
-            here = child("#", *segments[:i])
-            if isinstance(value, dict) and isinstance(value.get("$id"), str):
-                raise DanglingRefError(f'"{reference}" leads through a resource with an $id of its own at {here}')
-            value = _step(value, segment, reference, here)
-        return child("#", *segments), value
+            value = _step(value, segment, reference, child(pointer, *segments[:i]))
+        return child(pointer, *segments), value
 
 
 def child(pointer: str, *segments: str) -> str:
@@ -101,7 +105,10 @@ def read_document(schema: Json) -> Document:
     if size_bytes > MAX_SCHEMA_BYTES:
         raise _too_complex("#", f"the schema has {size_bytes} bytes, the limit is {MAX_SCHEMA_BYTES}")
     draft = _draft(schema)
-    return Document(_without_annotations(schema, draft, is_root=True), draft)
+    named = schema.get("$schema") if isinstance(schema, dict) else None
+    unknown = named if isinstance(named, str) and not _DRAFT.fullmatch(named) else ""
+    uses_names = any(not re.match("#(/|$)", reference) for reference in _references(schema))
+    return Document(_without_annotations(schema, draft, is_root=True, uses_names=uses_names), draft, unknown)
 
 
 def canonical(schema: Json) -> bytes:
@@ -126,9 +133,13 @@ def _compact(value: Json) -> bytes:
 
 
 def _draft(schema: Json) -> str:
+    return _named_draft(schema) or NEWEST_DRAFT
+
+
+def _named_draft(schema: Json) -> str | None:
     named = schema.get("$schema") if isinstance(schema, dict) else None
     match = _DRAFT.fullmatch(named) if isinstance(named, str) else None
-    return (match[1] or match[2]) if match else NEWEST_DRAFT
+    return (match[1] or match[2]) if match else None
 
 
 def _too_complex(pointer: str, reason: str) -> SchemaTooComplexError:
@@ -183,44 +194,32 @@ def _surrogate(text: str) -> str:
     return "half of a surrogate pair, which no UTF-8 text can hold" if alone else ""
 
 
-def _without_annotations(schema: Json, draft: str, *, is_root: bool = False) -> Json:
+def _without_annotations(schema: Json, draft: str, *, is_root: bool = False, uses_names: bool = False) -> Json:
     """The schema less its annotations; where no schema stands (`enum`, names, unknown keywords) nothing is touched."""
     if not isinstance(schema, dict):
         return schema
     names = IDENTIFIERS if draft in ("3", "4") else frozenset({"$id"})
-    dropped = ANNOTATIONS | (names if is_root or not _has_reference(schema, names) else frozenset())
-    return {word: _inside(word, value, draft) for word, value in schema.items() if word not in dropped}
+    is_base = not is_root and not names.isdisjoint(schema) and any(_references(schema))
+    dropped = ANNOTATIONS | (frozenset() if uses_names or is_base else names)
+    if not is_root and not names.isdisjoint(schema) and _named_draft(schema) not in (None, draft):
+        dropped -= {"$schema"}  # a resource in another draft, which is for `reading` to refuse
+    return {word: _inside(word, value, draft, uses_names) for word, value in schema.items() if word not in dropped}
 
 
-def _inside(word: str, value: Json, draft: str) -> Json:
+def _inside(word: str, value: Json, draft: str, uses_names: bool) -> Json:
     if word in SCHEMAS_BY_NAME and isinstance(value, dict):
-        return {name: _without_annotations(schema, draft) for name, schema in value.items()}
+        return {name: _without_annotations(v, draft, uses_names=uses_names) for name, v in value.items()}
     if word in LIST_OF_SCHEMAS and isinstance(value, list):
-        return [_without_annotations(schema, draft) for schema in value]
-    return _without_annotations(value, draft) if word in ONE_SCHEMA else value
+        return [_without_annotations(v, draft, uses_names=uses_names) for v in value]
+    return _without_annotations(value, draft, uses_names=uses_names) if word in ONE_SCHEMA else value
 
 
-def _has_reference(schema: dict[str, Json], names: frozenset[str]) -> bool:
-    """Whether a subschema with a name of its own has references, which that name would be the base of."""
-    return not names.isdisjoint(schema) and _mentions_reference(schema)
-
-
-def _mentions_reference(value: Json) -> bool:
+def _references(value: Json) -> Iterator[str]:
+    """Everything that may be a reference, wherever it stands."""
     if isinstance(value, dict):
-        return "$ref" in value or any(map(_mentions_reference, value.values()))
-    return isinstance(value, list) and any(map(_mentions_reference, value))
-
-
-def _local_segments(reference: str) -> list[str]:
-    if not reference.startswith("#"):
-        raise DanglingRefError(
-            f'"{reference}" points outside of the document; nothing is ever fetched',
-            'copy the definition into "$defs" and write "#/$defs/name"',
-        )
-    fragment = unquote(reference[1:])
-    if fragment and not fragment.startswith("/"):
-        raise DanglingRefError(f'"{reference}" names an anchor', 'write a JSON pointer such as "#/$defs/name"')
-    return [segment.replace("~1", "/").replace("~0", "~") for segment in fragment.split("/")[1:]]
+        yield from (v for word, v in value.items() if word in REFERENCES and isinstance(v, str))
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _references(inner)
 
 
 def _step(value: Json, segment: str, reference: str, here: str) -> Json:

@@ -6,9 +6,10 @@ counts, and all are free. Source: RFC 8259.
 
 from __future__ import annotations
 
-from schemas_cache.grammar import Expr, Member, Ref, alt, concat, literal, mark, repeat
+from schemas_cache.grammar import Expr, Ref, alt, concat, literal, mark, repeat
+from schemas_cache.schema.conjunction import spelled
 from schemas_cache.schema.layout import Layout
-from schemas_cache.schema.numbers import NUMBER
+from schemas_cache.schema.numbers import any_number
 from schemas_cache.spelling import Characters, free_string
 
 VALUE, ARRAY, OBJECT = Ref("json.value"), Ref("json.array"), Ref("json.object")
@@ -17,11 +18,11 @@ VALUE, ARRAY, OBJECT = Ref("json.value"), Ref("json.array"), Ref("json.object")
 def free_rules(layout: Layout, characters: Characters) -> dict[str, Expr]:
     """The rules behind `VALUE`, `ARRAY` and `OBJECT`; the layout may not depend on the depth."""
     string = concat(literal('"'), free_string(0, None, characters), literal('"'))
-    scalars = (literal("null"), literal("true"), literal("false"), NUMBER, string)
+    scalars = (literal("null"), literal("true"), literal("false"), any_number(spelled(characters)), string)
     elements = repeat(mark(None, VALUE), 1, None, layout.comma)
     members = repeat(concat(string, layout.colon, VALUE), 1, None, layout.comma)
     return {
         VALUE.rule: alt(*scalars, ARRAY, OBJECT),
         ARRAY.rule: layout.bracketed("[]", elements, may_be_empty=True),
-        OBJECT.rule: layout.braced([Member(members, required=False)]),
+        OBJECT.rule: layout.bracketed("{}", members, may_be_empty=True),
     }

@@ -3,8 +3,9 @@
 In: a keyword and its value. Out: the faults of the value, as reasons with hints. Sources: JSON Schema Core and
 Validation 2020-12, and the older drafts for `definitions`, `dependencies` and the rest of `KNOWN`.
 
-The standard lets unknown words pass as annotations. Here only `x-` words do: anything else that no draft knows is more
-often a slip (`requird`) than an annotation, and would be a constraint that silently does nothing.
+The standard lets unknown words pass as annotations, and so they do here, with a warning, but for two kinds that would
+be constraints which silently do nothing: what is spelled nearly like a keyword and has its form (`requird`), and the
+constraints of dialects (`nullable`). Words that are newer than the draft that a schema names are unknown to it.
 """
 
 from __future__ import annotations
@@ -45,6 +46,18 @@ def check_number(value: Json) -> Iterator[Fault]:
         yield f"expected a number, found {show(value)}", older if isinstance(value, bool) else ""
 
 
+def check_multiple_of(value: Json) -> Iterator[Fault]:
+    """A number above 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        yield f"expected a number above 0, found {show(value)}", ""
+
+
+def check_boolean(value: Json) -> Iterator[Fault]:
+    """True or false."""
+    if not isinstance(value, bool):
+        yield f"expected true or false, found {show(value)}", ""
+
+
 def check_string(value: Json) -> Iterator[Fault]:
     """Any string."""
     if not isinstance(value, str):
@@ -79,6 +92,24 @@ def check_schema_list(value: Json) -> Iterator[Fault]:
         yield f"expected a list of schemas, found {show(value)}", ""
 
 
+def check_names_by_name(value: Json) -> Iterator[Fault]:
+    """An object of lists of different strings."""
+    if not isinstance(value, dict):
+        yield f"expected an object of lists of names, found {show(value)}", ""
+        return
+    for names in value.values():
+        yield from check_required(names)
+
+
+def check_dependencies(value: Json) -> Iterator[Fault]:
+    """An object of schemas and lists of names; schemas are checked where they are read."""
+    if not isinstance(value, dict):
+        yield f"expected an object of schemas and lists of names, found {show(value)}", ""
+        return
+    for names in value.values():
+        yield from check_required(names) if isinstance(names, list) else ()
+
+
 def check_enum(value: Json) -> Iterator[Fault]:
     """A list with a value at least."""
     if not isinstance(value, list) or not value:
@@ -92,74 +123,129 @@ def check_any(value: Json) -> Iterator[Fault]:
 
 
 SUPPORTED: dict[str, Check] = {
-    "$ref": check_string,
+    **dict.fromkeys(("$ref", "$dynamicRef", "$recursiveRef"), check_string),
     "type": check_type,
     "enum": check_enum,
     "const": check_any,
     "minLength": check_count,
     "maxLength": check_count,
     "pattern": check_string,
+    "format": check_string,
     "minimum": check_number,
     "maximum": check_number,
     "exclusiveMinimum": check_number,
     "exclusiveMaximum": check_number,
+    "multipleOf": check_multiple_of,
     "properties": check_schemas_by_name,
     "required": check_required,
     "additionalProperties": check_any,
+    "patternProperties": check_schemas_by_name,
+    "propertyNames": check_any,
+    "minProperties": check_count,
+    "maxProperties": check_count,
+    "dependentRequired": check_names_by_name,
+    "dependentSchemas": check_schemas_by_name,
+    "dependencies": check_dependencies,
+    "unevaluatedProperties": check_any,
     "items": check_any,
+    "prefixItems": check_schema_list,
+    "additionalItems": check_any,
+    "contains": check_any,
+    "minContains": check_count,
+    "maxContains": check_count,
+    "uniqueItems": check_boolean,
+    "unevaluatedItems": check_any,
     "minItems": check_count,
     "maxItems": check_count,
     "anyOf": check_schema_list,
+    "allOf": check_schema_list,
+    "oneOf": check_schema_list,
+    "not": check_any,
+    "if": check_any,
+    "then": check_any,
+    "else": check_any,
     "$defs": check_schemas_by_name,
     "definitions": check_schemas_by_name,
 }
 """Keywords that are enforced, with the check of their value."""
 
+ANCHORS = frozenset({"$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary"})
+"""Names for references to go by; `references` reads them."""
+_DRAFTS = ("4", "6", "7", "2019-09", "2020-12")
+_NEW_IN = {
+    **dict.fromkeys(("const", "contains", "propertyNames"), "6"),
+    **dict.fromkeys(("if", "then", "else"), "7"),
+    **dict.fromkeys(("dependentRequired", "dependentSchemas", "minContains", "maxContains"), "2019-09"),
+    **dict.fromkeys(("unevaluatedProperties", "unevaluatedItems", "$recursiveRef"), "2019-09"),
+    **dict.fromkeys(("prefixItems", "$dynamicRef"), "2020-12"),
+}
+"""The draft that a keyword came with, where that is newer than draft-04."""
+
 KNOWN = (
     ANNOTATIONS
+    | ANCHORS
     | ONE_SCHEMA
     | LIST_OF_SCHEMAS
     | SCHEMAS_BY_NAME
     | SUPPORTED.keys()
     | {
-        *("$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef", "$vocabulary"),
         *("minContains", "maxContains", "uniqueItems", "minProperties", "maxProperties", "dependentRequired"),
-        *("format", "multipleOf", "$id"),
+        *("multipleOf", "$id"),
     }
 )
 """Every word that some draft of the standard defines."""
 
 _HINTS = {
-    "$anchor": 'refer by position instead: "#/$defs/name"',
-    "$id": 'refer by position instead: "#/$defs/name"',
-    "allOf": "merge the branches into one schema",
-    "oneOf": "write anyOf if at most one branch can match",
-    "not": "list what is allowed",
-    "format": "write a pattern",
-    "multipleOf": "list the values with enum",
-    "items": "give one schema for all elements",
-    "prefixItems": "name the positions as properties of an object",
-    "patternProperties": "declare the names as properties",
     "nullable": 'write "type": ["string", "null"] or add {"type": "null"} to anyOf',
-    "optional": "leave the name out of required",
-    "example": "write examples, which is ignored",
 }
 _GENERIC_HINT = "remove it, or ask for strict: false, which lists it as not enforced"
 
 
+def draft_name(draft: str) -> str:
+    """As people write it."""
+    return draft if "-" in draft else f"draft-0{draft}"
+
+
+def is_newer(word: str, draft: str) -> bool:
+    """Whether a keyword came after this draft (or, for `$recursiveRef`, went before it)."""
+    if word == "$recursiveRef" and draft == "2020-12":
+        return True
+    return word in _NEW_IN and draft in _DRAFTS and _DRAFTS.index(draft) < _DRAFTS.index(_NEW_IN[word])
+
+
+def is_meant(word: str, value: Json) -> bool:
+    """Whether an unknown word is likely to be meant as a constraint: a slip of a keyword, or one of a dialect."""
+    if word == "nullable":
+        return value is True
+    near = _slip_of(word)
+    if near is None or near in ANNOTATIONS or near not in SUPPORTED:
+        return near is not None and near not in ANNOTATIONS
+    is_schema = near not in ONE_SCHEMA or isinstance(value, dict | bool)
+    return is_schema and not any(SUPPORTED[near](value))
+
+
+def _slip_of(word: str) -> str | None:
+    """The keyword that a word is spelled nearly like: other capitals, or a letter or two amiss in a long one."""
+    plain = {keyword.replace("$", "").lower(): keyword for keyword in sorted(KNOWN)}
+    bare = word.strip("$_").replace("_", "").replace("-", "").lower()
+    if bare in plain:
+        return None if word[0] in "$_" else plain[bare]
+    near = difflib.get_close_matches(bare, plain, n=1, cutoff=0.85)
+    return plain[near[0]] if near and len(near[0]) > 5 and near[0][0] == bare[0] else None
+
+
 def is_supported(word: str, value: Json) -> bool:
-    """Whether a keyword is enforced in this form; `items` as a list, one schema per position, is not."""
-    return word in SUPPORTED and not (word == "items" and isinstance(value, list))
+    """Whether a keyword is enforced in this form."""
+    del value
+    return word in SUPPORTED
 
 
 def unsupported(word: str) -> Fault:
     """Why a keyword that is not supported is refused, and the way out."""
-    if word == "items":
-        return "a list of schemas, one per position, cannot be enforced yet", _HINTS[word]
     if word in KNOWN:
         return f'"{word}" cannot be enforced yet', _HINTS.get(word, _GENERIC_HINT)
-    known = _HINTS.get(word) or _nearest(word, sorted(KNOWN), "remove it, or prefix it with x- to have it ignored")
-    return f'"{word}" is no JSON Schema keyword', known
+    near = _slip_of(word)
+    return f'"{word}" is no JSON Schema keyword', _HINTS.get(word) or f'did you mean "{near}"?'
 
 
 def show(value: Json) -> str:

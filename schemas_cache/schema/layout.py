@@ -9,10 +9,9 @@ model writes nothing until its budget is used up. No mode writes anything before
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from schemas_cache.grammar import EMPTY, Expr, Member, alt, concat, joined, literal, optional, repeat
+from schemas_cache.grammar import EMPTY, Expr, alt, concat, literal, optional, repeat
 from schemas_cache.schema.options import Whitespace
 
 MAX_BLANKS = 20
@@ -43,14 +42,6 @@ class Layout:
         """An array or object without members."""
         return concat(literal(brackets[0]), self.none, literal(brackets[1]))
 
-    def braced(self, members: Sequence[Member]) -> Expr:
-        """An object of these members in order."""
-        if any(member.required for member in members):
-            return self.bracketed("{}", joined(members, self.comma), may_be_empty=False)
-        if self.first == self.last == self.none == EMPTY:
-            return concat(literal("{"), joined(members, self.comma), literal("}"))
-        return self.bracketed("{}", _at_least_one(members, self.comma), may_be_empty=True)
-
 
 def layout(whitespace: Whitespace, depth: int) -> Layout:
     """The layout of a bracket inside `depth` others; only `pretty` depends on it."""
@@ -66,13 +57,3 @@ def layout(whitespace: Whitespace, depth: int) -> Layout:
             blanks = concat(optional(literal("\n")), repeat(literal(" "), 0, MAX_BLANKS))
             colon, comma = concat(blanks, literal(":"), blanks), concat(blanks, literal(","), blanks)
             return Layout(colon, comma, blanks, blanks, blanks)
-
-
-def _at_least_one(members: Sequence[Member], comma: Expr) -> Expr:
-    """One at least of these optional members, in order; halving keeps it within n log n."""
-    if len(members) < 2:
-        return joined([Member(member.body, required=True) for member in members], comma)
-    half = len(members) // 2
-    early, late = members[:half], members[half:]
-    first = Member(_at_least_one(early, comma), required=True)
-    return alt(joined([first, *late], comma), _at_least_one(late, comma))

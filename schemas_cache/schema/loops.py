@@ -1,13 +1,14 @@
 """Finds subschemas that lead back to themselves without taking a step into the document.
 
 In: subschemas by position (`Reading.schemas`). Out: loops of `$ref` alone, which no value can satisfy and the standard
-forbids, and whether there are loops at all that pass through `anyOf`, which have a smallest solution but which
-recursive validators do not survive. Cost: linear, without recursion.
+forbids, and whether there are loops at all that pass through logic such as `anyOf`, which have a smallest solution but
+which recursive validators do not survive. Cost: linear, without recursion.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 
 from schemas_cache.errors import Finding
 from schemas_cache.schema.reading import Keywords
@@ -24,8 +25,15 @@ def reference_loops(schemas: Schemas) -> list[Finding]:
 
 
 def has_loop_in_place(schemas: Schemas) -> bool:
-    """Whether some subschema applies itself to the same value, by way of `$ref` and `anyOf`."""
-    return bool(_loops(schemas, lambda keywords: [*_reference(keywords), *keywords.get("anyOf", ())]))
+    """Whether some subschema applies itself to the same value, by way of references and logic."""
+    return bool(_loops(schemas, _in_place))
+
+
+def _in_place(keywords: Keywords) -> list[str]:
+    lists = (keywords.get(word, ()) for word in ("allOf", "anyOf", "oneOf"))
+    single = (keywords[word] for word in ("not", "if", "then", "else") if word in keywords)
+    dependent = (*keywords.get("dependentSchemas", {}).values(), *keywords.get("dependencies", {}).values())
+    return [*_reference(keywords), *chain(*lists), *single, *(v for v in dependent if isinstance(v, str))]
 
 
 def _reference(keywords: Keywords) -> list[str]:

@@ -11,7 +11,7 @@ recursion needs no guard. Under `pretty` a rule also depends on its indentation,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from schemas_cache.errors import Finding, SchemaTooComplexError
@@ -19,8 +19,11 @@ from schemas_cache.grammar import NEVER, Expr, Grammar, Never, Ref, alt, literal
 from schemas_cache.limits import LEVELS_PER_RULE, MAX_INDENTATION, MAX_MERGED, MAX_RULES
 from schemas_cache.schema import free
 from schemas_cache.schema.arrays import write_array
+from schemas_cache.schema.disjoint import Exclusive, Prover
+from schemas_cache.schema.document import Json
 from schemas_cache.schema.layout import layout
-from schemas_cache.schema.merge import Facets, Node, Schemas, alternatives, simplify
+from schemas_cache.schema.logic import Complements
+from schemas_cache.schema.merge import BRANCHES, DEPENDENTS, IN_PLACE, Facets, Node, Schemas, alternatives, simplify
 from schemas_cache.schema.numbers import write_number
 from schemas_cache.schema.objects import write_object
 from schemas_cache.schema.options import SchemaOptions
@@ -28,6 +31,9 @@ from schemas_cache.schema.strings import write_string
 from schemas_cache.schema.values import Judge, value_text
 from schemas_cache.schema.writing import Writing
 from schemas_cache.spelling import Characters
+
+_MERGED = BRANCHES.keys() | IN_PLACE.keys() | DEPENDENTS
+"""Keywords by which other subschemas come in."""
 
 
 @dataclass
@@ -44,7 +50,7 @@ class Lowering:
         Subschemas that no value satisfies; a reason to report if that makes the whole schema impossible.
     """
 
-    schemas: Schemas
+    complements: Complements
     options: SchemaOptions
     characters: Characters
     findings: dict[Finding, None] = field(default_factory=dict)
@@ -91,11 +97,18 @@ class Lowering:
             return self._rule(simple, depth)
         return self._write(simple, depth)
 
+    def shared(self, node: Node, depth: int, owner: str) -> Expr:
+        """As `value`, as a rule of its own: for what is written several times."""
+        outer, self.level = self.level, LEVELS_PER_RULE
+        written = self.value(node, depth, owner)
+        self.level = outer
+        return written
+
     def _is_merged(self, node: Node) -> bool:
         """Whether other subschemas come in, whose children are not this one's: only rules keep those finite."""
         schema = self.schemas[node[0]]
         return len(node) > 1 or (
-            isinstance(schema, dict) and ("$ref" in schema or ("anyOf" in schema and len(schema) > 1))
+            isinstance(schema, dict) and not _MERGED.isdisjoint(schema) and schema.keys() != {"anyOf"}
         )
 
     def _write(self, node: Node, depth: int) -> Expr:
@@ -105,14 +118,15 @@ class Lowering:
         if len(node) == 1 and isinstance(only, dict) and only.keys() == {"anyOf"}:
             written = alt(*(self.value((branch,), depth, branch) for branch in only["anyOf"]))
         else:
-            written = alt(*(self._facets(facets, depth) for facets in self._alternatives(node)))
+            written = alt(*(self._facets(facets, depth) for facets in self.alternatives(node)))
         self.level -= 1
         if isinstance(written, Never):
             self.dead_ends.setdefault(Finding(node[0], "", "no value satisfies all that is asked for here"))
         return written
 
-    def _alternatives(self, node: Node) -> Iterator[Facets]:
-        for i, facets in enumerate(alternatives(node, self.schemas)):
+    def alternatives(self, node: Node) -> Iterator[Facets]:
+        """The facets of each way to satisfy all of `node`; raises beyond `MAX_MERGED`."""
+        for i, facets in enumerate(alternatives(node, self.schemas, self._exclusive)):
             self.merged += 1 if i or len(node) > 1 else 0
             if self.merged > MAX_MERGED:
                 reason = f"references and anyOf meet in more than {MAX_MERGED} combinations"
@@ -122,19 +136,32 @@ class Lowering:
     def _facets(self, facets: Facets, depth: int) -> Expr:
         if facets.enumerations:
             return self._enumeration(facets, depth)
+        self.findings |= facets.unenforced
         return alt(*(write(self, facets, depth) for write in WRITERS))
 
-    def _enumeration(self, facets: Facets, depth: int) -> Expr:
-        listed = facets.enumerations[0]
+    def listed(self, facets: Facets) -> list[Json]:
+        """The values of facets that list some, as far as the other keywords allow them."""
         try:
-            values = self._judge.allowed(facets)
+            return self._judge.allowed(facets)
         except ValueError as error:
+            listed = facets.enumerations[0]
             reason = f"the listed values cannot be checked by the keywords beside them: {error}"
             self.faults[Finding(listed.pointer, listed.keyword, reason)] = None
-            return NEVER
+            return []
+
+    def _enumeration(self, facets: Facets, depth: int) -> Expr:
+        listed, values = facets.enumerations[0], self.listed(facets)
         if not values:
             self.dead_end(listed.pointer, listed.keyword, "none of the values satisfies the other keywords")
-        return alt(*(value_text(value, depth, self.options.whitespace, self.characters) for value in values))
+        return alt(*(value_text(value, depth, self.options, self.characters) for value in values))
+
+    def complement(self, pointer: str) -> str:
+        """The position of a subschema that holds exactly where another does not; raises `NoComplementError`."""
+        return self.complements.of(pointer)
+
+    def never(self, node: Node) -> bool:
+        """Whether no value satisfies all of `node`, for certain."""
+        return self._exclusive.prover.never(node)
 
     def free(self, rule: Ref, pointer: str) -> Ref:
         """One of the rules of free JSON."""
@@ -144,6 +171,11 @@ class Lowering:
         elif rule.rule not in self.rules:
             self.rules |= free.free_rules(layout(self.options.whitespace, 0), self.characters)
         return rule
+
+    def once(self, name: str, text: Expr) -> Ref:
+        """A rule for a text that may be written several times; no name begins as a position does."""
+        self.rules.setdefault(name, text)
+        return Ref(name)
 
     def cannot(self, finding: Finding) -> None:
         """Note what cannot be enforced."""
@@ -157,6 +189,16 @@ class Lowering:
     def _is_pretty(self) -> bool:
         return self.options.whitespace == "pretty"
 
+    @property
+    def schemas(self) -> Schemas:
+        """Subschemas by position, those of complements as well: they grow in number."""
+        return self.complements.schemas
+
+    @cached_property
+    def _exclusive(self) -> Exclusive:
+        open_reading = replace(self.options, strict=False, whitespace="compact", additional_properties="open")
+        return Exclusive(self.complements, Prover(Lowering(self.complements, open_reading, None)))
+
     @cached_property
     def _judge(self) -> Judge:
         return Judge(self.schemas)
@@ -165,13 +207,15 @@ class Lowering:
 def write_null(writing: Writing, facets: Facets, depth: int) -> Expr:
     """The one null."""
     del writing, depth
-    return literal("null") if "null" in facets.types else NEVER
+    return literal("null") if "null" in facets.types and None not in facets.excluded_values else NEVER
 
 
 def write_boolean(writing: Writing, facets: Facets, depth: int) -> Expr:
-    """Both booleans."""
+    """The booleans that are not excluded."""
     del writing, depth
-    return alt(literal("true"), literal("false")) if "boolean" in facets.types else NEVER
+    excluded = [value for value in facets.excluded_values if isinstance(value, bool)]
+    texts = (NEVER if value in excluded else literal("true" if value else "false") for value in (True, False))
+    return alt(*texts) if "boolean" in facets.types else NEVER
 
 
 Writer = Callable[[Writing, Facets, int], Expr]

@@ -23,6 +23,11 @@ def names_other_than(names: Iterable[str]) -> Expr:
     return _other(sorted(set(names)))
 
 
+def names_among(names: Iterable[str]) -> Expr:
+    """These strings and no others."""
+    return alt(*map(_text, names))
+
+
 def nesting(names: Iterable[str]) -> int:
     """How many of the names begin with each other, at most: as deep the expression nests, but for a logarithm."""
     deepest, path = 0, list[str]()

@@ -1,155 +1,185 @@
-"""Numbers: the JSON grammar, and integers between bounds of any size.
+"""Numbers: any, within bounds, multiples of a step, none of a list; as exact as the decimals that are written.
 
-In: bounds. Out: text expressions over digits. Integers are written as plain digits, without `-0`. Cost: linear in the
-number of digits (a digit string is halved, so expressions nest only as deep as its logarithm).
+In: what the facets ask of numbers. Out: text expressions. Cost: integers between bounds are an expression, linear in
+their digits (`integers`); all else is an automaton of `conjunction`, a few milliseconds, made once for equal demands.
 
-Rejected: one alternative per digit position with the common prefix spelled out (quadratic in the digits), and a chain
-(nests as deep as the number has digits).
+What is written is canonical, and what `json.dumps` writes is among it:
+
+- any number, of no demands: RFC 8259 section 6, with exponents as far as doubles go, since `1e999` is an infinity to
+  most readers;
+- integers: plain digits, no `-0`, and `.0` may follow, as 1.0 is an integer;
+- multiples: without an exponent, and with a point of at most 15 digits, as every double has those exactly; integral
+  ones as integers, and without `.0` for a step above `MAX_STEP_WITH_POINT`;
+- other numbers: any digits, or one digit but 0 before the point and an exponent, within the range of doubles. With
+  another mantissa (`12e-3`, `0e5`) no automaton could compare. No `-` where nothing below zero is allowed.
 """
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
 
 from schemas_cache.errors import Finding
-from schemas_cache.grammar import NEVER, Expr, alt, byte_class, concat, literal, optional, repeat
-from schemas_cache.schema.merge import Bound, Facets
-from schemas_cache.schema.writing import Writing
+from schemas_cache.grammar import EMPTY, NEVER, Expr, Never, alt, concat, literal, optional
+from schemas_cache.machines import MachineTooLargeError, expr_of, unite
+from schemas_cache.schema.conjunction import LETTERS, Condition, conjunction, spelled
+from schemas_cache.schema.decimals import Excluded, compared, exact
+from schemas_cache.schema.integers import integer_range, integers
+from schemas_cache.schema.merge import Facets
+from schemas_cache.schema.multiples import Faithful, Multiple, common_multiple
+from schemas_cache.schema.writing import Writing, owner_of
 
-DIGIT = byte_class([(0x30, 0x39)])
-NONZERO = byte_class([(0x31, 0x39)])
-SIGN = byte_class([(0x2B, 0x2B), (0x2D, 0x2D)])
-EXPONENT = byte_class([(0x45, 0x45), (0x65, 0x65)])
+NUMBER = r"-?(0|[1-9]\d*)(\.\d+)?([eE]([+-]?\d{1,2}|-\d{3}))?"
+INTEGER = r"0|-?[1-9]\d*"
+DECIMAL = r"-?(0|[1-9]\d*)(\.\d+)?"
+FRACTION = r"-?(0|[1-9]\d*)\.\d*[1-9]\d*"
+SCIENTIFIC = r"-?[1-9](\.\d+)?[eE](\+?\d{1,3}|-(0{0,2}[1-9]|0?[1-9]\d|[1-9]\d\d))"
+MAX_STEP_WITH_POINT = 100
 
-NATURAL = alt(literal("0"), concat(NONZERO, repeat(DIGIT, 0, None)))
-NUMBER = concat(
-    optional(literal("-")),
-    NATURAL,
-    optional(concat(literal("."), repeat(DIGIT, 1, None))),
-    optional(concat(EXPONENT, optional(SIGN), repeat(DIGIT, 1, None))),
-)
-"""RFC 8259 section 6."""
+BELOW, EQUAL, ABOVE = -1, 0, 1
+ALLOWED = {
+    "minimum": frozenset({EQUAL, ABOVE}),
+    "exclusiveMinimum": frozenset({ABOVE}),
+    "maximum": frozenset({BELOW, EQUAL}),
+    "exclusiveMaximum": frozenset({BELOW}),
+}
+ANY_ORDER = frozenset({BELOW, EQUAL, ABOVE})
+LEAST_DOUBLE, GREATEST_DOUBLE = exact(5e-324), exact(sys.float_info.max)
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What numbers have to be, without where it is written.
+
+    `kinds` are integer, fraction or both; `letters` are those of numbers that can be spelled.
+    """
+
+    kinds: frozenset[str]
+    letters: str = LETTERS
+    bounds: tuple[tuple[str, Fraction], ...] = ()
+    steps: tuple[Fraction, ...] = ()
+    excluded: tuple[Fraction, ...] = ()
+
+    @property
+    def step(self) -> Fraction | None:
+        """What all are multiples of."""
+        steps = (*self.steps, Fraction(1)) if self.kinds == {"integer"} else self.steps
+        return common_multiple(steps) if steps else None
+
+    @property
+    def sign(self) -> str:
+        """How texts may begin, as a regular expression."""
+        keyword_and_value = ((keyword, value) for keyword, value in self.bounds if keyword.endswith("inimum"))
+        return "" if any(value >= 0 for _, value in keyword_and_value) else "-?"
 
 
 def write_number(writing: Writing, facets: Facets, depth: int) -> Expr:
-    """Numbers of the types and within the bounds."""
+    """Numbers of the types, within the bounds, multiples of the steps and none of those excluded."""
     del depth
-    if "fraction" in facets.types:
-        for bound in facets.bounds:
-            reason = f'"{bound.keyword}" cannot be enforced on numbers with fractions yet'
-            writing.cannot(Finding(bound.pointer, bound.keyword, reason, 'write "type": "integer"'))
-        return NUMBER
-    if "integer" not in facets.types:
+    kinds = facets.types & {"integer", "fraction"}
+    if not kinds:
         return NEVER
-    low, high = integer_range(facets.bounds)
-    if low is not None and high is not None and low > high:
-        bound = facets.bounds[0]
-        writing.dead_end(bound.pointer, bound.keyword, f"no integer is at least {low} and at most {high}")
-    return integers(low, high)
-
-
-def integer_range(bounds: Iterable[Bound]) -> tuple[int | None, int | None]:
-    """Least and greatest integer that keep all bounds; None where there is none."""
-    low: int | None = None
-    high: int | None = None
-    for bound in bounds:
-        match bound.keyword:
-            case "minimum":
-                low = _greatest(low, math.ceil(bound.value))
-            case "exclusiveMinimum":
-                low = _greatest(low, math.floor(bound.value) + 1)
-            case "maximum":
-                high = _least(high, math.floor(bound.value))
-            case _:
-                high = _least(high, math.ceil(bound.value) - 1)
-    return low, high
-
-
-def integers(low: int | None, high: int | None) -> Expr:
-    """The integers from `low` to `high`, both included; None: no bound."""
-    if low is not None and high is not None and low > high:
-        return NEVER
-    negative: Expr = NEVER
-    zero: Expr = NEVER
-    positive: Expr = NEVER
-    if low is None or low < 0:
-        nearest = 1 if high is None or high >= 0 else -high
-        negative = concat(literal("-"), _positive(nearest, None if low is None else -low))
-    if (low is None or low <= 0) and (high is None or high >= 0):
-        zero = literal("0")
-    if high is None or high > 0:
-        positive = _positive(1 if low is None or low <= 0 else low, high)
-    return alt(negative, zero, positive)
-
-
-def _positive(low: int, high: int | None) -> Expr:
-    """The integers from `low` (at least 1) to `high`: the shortest ones, all of the lengths between, the longest."""
-    first, last = str(low), None if high is None else str(high)
-    if last is not None and len(first) == len(last):
-        return _same_length(first, last)
-    whole = len(first) if first == _least_of_length(len(first)) else len(first) + 1
-    shortest = NEVER if whole == len(first) else _same_length(first, "9" * len(first))
-    if last is None:
-        return alt(shortest, _of_lengths(whole, None))
-    full = len(last) if set(last) == {"9"} else len(last) - 1
-    longest = NEVER if full == len(last) else _same_length(_least_of_length(len(last)), last)
-    return alt(shortest, _of_lengths(whole, full), longest)
-
-
-def _least_of_length(digits: int) -> str:
-    return "1" + "0" * (digits - 1)
-
-
-def _of_lengths(low: int, high: int | None) -> Expr:
-    """All numbers of `low` to `high` digits, no leading zero."""
-    if high is not None and high < low:
-        return NEVER
-    return concat(NONZERO, repeat(DIGIT, low - 1, None if high is None else high - 1))
-
-
-def _same_length(low: str, high: str) -> Expr:
-    """Digit strings from `low` to `high`, which are equally long."""
-    common = next((i for i, (a, b) in enumerate(zip(low, high, strict=True)) if a != b), len(low))
-    if common == len(low):
-        return literal(low)
-    first, last, rest = low[common], high[common], len(low) - common - 1
-    tail_low, tail_high = low[common + 1 :], high[common + 1 :]
-    whole_first, whole_last = set(tail_low) <= {"0"}, set(tail_high) <= {"9"}
-    middle = _between(chr(ord(first) + (not whole_first)), chr(ord(last) - (not whole_last)))
-    return concat(
-        literal(low[:common]),
-        alt(
-            NEVER if whole_first else concat(literal(first), _beyond(tail_low, "9", strict=False)),
-            concat(middle, repeat(DIGIT, rest, rest)),
-            NEVER if whole_last else concat(literal(last), _beyond(tail_high, "0", strict=False)),
-        ),
+    listed = (value for value in facets.excluded_values if isinstance(value, int | float))
+    demands = Demands(
+        kinds,
+        spelled(writing.characters).replace(".", "" if facets.is_plain_integer else "."),
+        tuple(dict.fromkeys((bound.keyword, bound.value) for bound in facets.bounds)),
+        tuple(dict.fromkeys(step for step, _ in facets.multiples)),
+        tuple(dict.fromkeys(exact(value) for value in listed if not isinstance(value, bool))),
     )
+    written = _written(writing, facets, demands)
+    if isinstance(written, Never):
+        _report_dead_end(writing, facets, demands)
+    return written
 
 
-def _beyond(digits: str, end: str, *, strict: bool) -> Expr:
-    """Equally long digit strings from `digits` on towards all `end` ("9": up, "0": down); `strict`: not itself."""
-    if set(digits) <= {end}:
-        return NEVER if strict else literal(digits)
-    if len(digits) == 1:
-        step = (1 if end == "9" else -1) if strict else 0
-        return _between(*sorted((chr(ord(digits) + step), end)))
-    half = len(digits) // 2
-    head, tail = digits[:half], digits[half:]
-    rest = len(tail)
-    return alt(
-        concat(_beyond(head, end, strict=True), repeat(DIGIT, rest, rest)),
-        concat(literal(head), _beyond(tail, end, strict=strict)),
+def _written(writing: Writing, facets: Facets, demands: Demands) -> Expr:
+    """As far as automata reach; what is beyond is reported and left out."""
+    try:
+        return number_text(demands)
+    except MachineTooLargeError as error:
+        if demands.steps:
+            pointer = facets.multiples[0][1]
+            writing.cannot(Finding(pointer, "multipleOf", str(error), "ask for multiples of a rounder number"))
+            return _written(writing, facets, replace(demands, steps=()))
+        reason = f"to leave out {len(demands.excluded)} numbers, {error}"
+        writing.cannot(Finding(owner_of(facets), "not", reason, "exclude fewer numbers"))
+        return _written(writing, facets, replace(demands, excluded=()))
+
+
+def _report_dead_end(writing: Writing, facets: Facets, demands: Demands) -> None:
+    at = [(bound.pointer, bound.keyword) for bound in facets.bounds]
+    at += [(pointer, "multipleOf") for _, pointer in facets.multiples]
+    if not at:
+        return
+    low, high = integer_range(demands.bounds)
+    if demands.kinds == {"integer"} and low is not None and high is not None and low > high:
+        writing.dead_end(*at[0], f"no integer is at least {low} and at most {high}")
+    else:
+        writing.dead_end(*at[0], "no number satisfies all that is asked of it here")
+
+
+@lru_cache(maxsize=256)
+def number_text(demands: Demands) -> Expr:
+    """All numbers that meet the demands, as text; raises `MachineTooLargeError`."""
+    step = demands.step
+    if step is None and not demands.bounds and not demands.excluded and len(demands.kinds) == 2:
+        return any_number(demands.letters)
+    if step is None:
+        return alt(_decimals(demands, ()), _with_exponents(demands))
+    if step.denominator > 1:
+        few = step.numerator <= MAX_STEP_WITH_POINT
+        return _decimals(demands, (Multiple(step), *((Faithful(),) if few else ())))
+    if "integer" not in demands.kinds:
+        return NEVER
+    if step == 1 and not demands.excluded:
+        point = optional(literal(".0")) if "." in demands.letters else EMPTY
+        return concat(integers(*integer_range(demands.bounds)), point)
+    return _integral(demands, step)
+
+
+@lru_cache(maxsize=8)
+def any_number(letters: str = LETTERS) -> Expr:
+    """All numbers of these letters."""
+    return expr_of(unite(conjunction(NUMBER, (), letters), conjunction(SCIENTIFIC, _range_of_doubles(), letters)))
+
+
+def _decimals(demands: Demands, conditions: Iterable[Condition]) -> Expr:
+    shape = DECIMAL if "integer" in demands.kinds else FRACTION
+    shape = demands.sign + shape.removeprefix("-?")
+    return expr_of(conjunction(shape, (*_comparisons(demands, has_exponent=False), *conditions), demands.letters))
+
+
+def _with_exponents(demands: Demands) -> Expr:
+    """Those that have an exponent, where nothing has to be divided; with a fraction left, if that is asked."""
+    conditions = [*_comparisons(demands, has_exponent=True), *_range_of_doubles()]
+    if "integer" not in demands.kinds:
+        conditions.append(compared(Fraction(1), ALLOWED["exclusiveMaximum"], has_exponent=True, absolute=True))
+    return expr_of(conjunction(SCIENTIFIC, conditions, demands.letters))
+
+
+def _integral(demands: Demands, step: Fraction) -> Expr:
+    conditions = [*_comparisons(demands, has_exponent=False), *((Multiple(step),) if step > 1 else ())]
+    if step > MAX_STEP_WITH_POINT:
+        return expr_of(conjunction(INTEGER, conditions, demands.letters))
+    conditions += [Faithful()] if step > 1 else []
+    return expr_of(conjunction(rf"({INTEGER})(\.0)?", conditions, demands.letters))
+
+
+def _comparisons(demands: Demands, *, has_exponent: bool) -> list[Condition]:
+    found: list[Condition] = [compared(v, ALLOWED[keyword], has_exponent=has_exponent) for keyword, v in demands.bounds]
+    if demands.excluded:
+        values = (compared(value, ANY_ORDER, has_exponent=has_exponent) for value in demands.excluded)
+        found.append(Excluded(tuple(values)))
+    return found
+
+
+def _range_of_doubles() -> tuple[Condition, ...]:
+    """What rounds neither to an infinity nor to zero."""
+    return (
+        compared(GREATEST_DOUBLE, ALLOWED["maximum"], has_exponent=True, absolute=True),
+        compared(LEAST_DOUBLE, ALLOWED["minimum"], has_exponent=True, absolute=True),
     )
-
-
-def _between(first: str, last: str) -> Expr:
-    return byte_class([(ord(first), ord(last))]) if first <= last else NEVER
-
-
-def _greatest(one: int | None, other: int) -> int:
-    return other if one is None else max(one, other)
-
-
-def _least(one: int | None, other: int) -> int:
-    return other if one is None else min(one, other)

@@ -1,20 +1,22 @@
-"""Objects: declared members in order, then open ones.
+"""Objects: declared members in order, then listed and open keys; or all of them in any order.
 
-In: facets. Out: a text expression, braces included, linear in the number of members however many are optional. An
-object is closed after merging: when no layer says what further names are and some layer has a property keyword.
+In: facets. Out: a text expression, braces included, linear in the number of members however many are optional. Which
+keys there are is `object_keys`' to say, how they are put together and counted `members`'.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from schemas_cache.errors import Finding, SchemaTooComplexError
-from schemas_cache.grammar import NEVER, Expr, Member, Never, concat, literal, mark, repeat
-from schemas_cache.limits import MAX_NAME_NESTING
+from schemas_cache.errors import Finding
+from schemas_cache.grammar import EMPTY, NEVER, Expr, Member, Never, alt, concat, literal, mark
+from schemas_cache.machines import MachineTooLargeError, expr_of, machine_of
 from schemas_cache.schema import free
+from schemas_cache.schema.keys import by_first_character
 from schemas_cache.schema.layout import Layout, layout
-from schemas_cache.schema.merge import Facets
-from schemas_cache.schema.names import names_other_than, nesting
+from schemas_cache.schema.members import Members, UncountedError, needs_parts, together
+from schemas_cache.schema.merge import Facets, Node
+from schemas_cache.schema.object_keys import ObjectKeys, object_keys
 from schemas_cache.schema.writing import Writing, owner_of
 from schemas_cache.spelling import json_string, string_literal
 
@@ -25,39 +27,99 @@ def write_object(writing: Writing, facets: Facets, depth: int) -> Expr:
     """Objects of these members."""
     if "object" not in facets.types:
         return NEVER
-    if not facets.layers and not facets.required:
-        return writing.free(free.OBJECT, owner_of(facets))
-    around = layout(writing.options.whitespace, depth)
-    names = list(dict.fromkeys([*(n for layer in facets.layers.values() for n in layer.properties), *facets.required]))
-    members = [_property(writing, facets, name, around, depth) for name in names]
-    return around.braced([*members, *_open_members(writing, facets, names, around, depth)])
+    _note_excluded_values(writing, facets)
+    low, high, owner = _least_members(facets), facets.max_properties, owner_of(facets)
+    if low == 0 and high is None and _is_free(facets):
+        return writing.free(free.OBJECT, owner)
+    if high is not None and low > high:
+        writing.dead_end(owner, "maxProperties", f"no object has at least {low} and at most {high} properties")
+        return NEVER
+    return _Object(writing, facets, layout(writing.options.whitespace, depth), depth, low, high).text()
 
 
-def _property(writing: Writing, facets: Facets, name: str, around: Layout, depth: int) -> Member:
-    """A declared or required name: every layer has its say, as a property or as an additional one."""
-    node = [
-        position
-        for layer in facets.layers.values()
-        if (position := layer.properties.get(name, layer.additional)) is not None
-    ]
-    value = writing.value(tuple(node), depth + 1, owner_of(facets))
-    required = name in facets.required
-    if required and isinstance(value, Never):
-        writing.dead_end(
-            facets.required[name], "required", f'the property "{name}" is required and cannot have a value'
+def _note_excluded_values(writing: Writing, facets: Facets) -> None:
+    if any(isinstance(value, dict) and value for value in facets.excluded_values):
+        reason = "an object with members cannot be left out as a value"
+        writing.cannot(Finding(owner_of(facets), "not", reason, "say which members are not allowed"))
+
+
+def _least_members(facets: Facets) -> int:
+    """`minProperties`; the empty object may also be left out as a value."""
+    return max(facets.min_properties, int({} in facets.excluded_values))
+
+
+def _is_free(facets: Facets) -> bool:
+    about_names = (facets.layers, facets.required, facets.forbidden, facets.key_schemas, facets.unevaluated_properties)
+    return not any(about_names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    """One object on its way to a text expression: from `low` to `high` members (None: no bound)."""
+
+    writing: Writing
+    facets: Facets
+    around: Layout
+    depth: int
+    low: int
+    high: int | None
+
+    def text(self) -> Expr:
+        around, members = self.around, self._members(object_keys(self.writing, self.facets))
+        if self.low or members.required:
+            return around.bracketed("{}", self._together(members, self.low), may_be_empty=False)
+        if around.first == around.last == around.none == EMPTY:
+            return concat(literal("{"), self._together(members, 0), literal("}"))
+        return around.bracketed("{}", self._together(members, 1), may_be_empty=True)
+
+    def _together(self, members: Members, low: int) -> Expr:
+        try:
+            return together(members, low, self.high)
+        except UncountedError as error:
+            self._cannot_count(str(error))
+            return together(members, 0, None)
+
+    def _members(self, keys: ObjectKeys) -> Members:
+        found = Members(
+            [self._declared(name, node) for name, node in keys.declared.items()],
+            [Member(self._member(name, self._value(node)), required=False) for name, node in keys.listed.items()],
+            alt(*(self._open(kind.language, self._value(kind.node)) for kind in keys.open)),
+            self.around.comma,
+            any_order=self.writing.options.key_order == "any",
         )
-    text = concat(string_literal(name, writing.characters), around.colon, mark(name, value))
-    return Member(text, required)
+        return replace(found, parts=self._parts(keys)) if needs_parts(found, self.low) else found
 
+    def _declared(self, name: str, node: Node | None) -> Member:
+        value = NEVER if node is None else self._value(node)
+        required = name in self.facets.required
+        if required and isinstance(value, Never):
+            reason = f'the property "{name}" is required and cannot have a value'
+            self.writing.dead_end(self.facets.required[name], "required", reason)
+        return Member(self._member(name, value), required)
 
-def _open_members(writing: Writing, facets: Facets, names: list[str], around: Layout, depth: int) -> Iterator[Member]:
-    """Any number of further members, none of a declared name, where the object is open."""
-    node = [layer.additional for layer in facets.layers.values() if layer.additional is not None]
-    if not node and writing.options.additional_properties == "closed":
-        return
-    value = writing.value(tuple(node), depth + 1, owner_of(facets))
-    if nesting(names) > MAX_NAME_NESTING:
-        reason = f"more than {MAX_NAME_NESTING} declared names begin with each other, in an open object"
-        raise SchemaTooComplexError([Finding(owner_of(facets), "properties", reason, "close the object")])
-    key = concat(QUOTE, json_string(names_other_than(names), writing.characters), QUOTE)
-    yield Member(repeat(concat(key, around.colon, value), 1, None, around.comma), required=False)
+    def _member(self, name: str, value: Expr) -> Expr:
+        return concat(string_literal(name, self.writing.characters), self.around.colon, mark(name, value))
+
+    def _open(self, language: Expr, value: Expr) -> Expr:
+        key = concat(QUOTE, json_string(language, self.writing.characters), QUOTE)
+        return concat(key, self.around.colon, value)
+
+    def _parts(self, keys: ObjectKeys) -> list[Expr]:
+        """Open members apart by the first character of their keys."""
+        try:
+            parts = [
+                (expr_of(part), kind) for kind in keys.open for part in by_first_character(machine_of(kind.language))
+            ]
+        except MachineTooLargeError as error:
+            self._cannot_count(str(error))
+            return []
+        return [self._open(language, self._value(kind.node)) for language, kind in parts]
+
+    def _value(self, node: Node) -> Expr:
+        """A value; a rule of its own where members are counted, since those may be written several times."""
+        write = self.writing.shared if self.low > 1 or self.high is not None else self.writing.value
+        return write(node, self.depth + 1, owner_of(self.facets))
+
+    def _cannot_count(self, reason: str) -> None:
+        owner = owner_of(self.facets)
+        self.writing.cannot(Finding(owner, "minProperties", reason, "declare the names as properties"))

@@ -23,7 +23,7 @@ class SchemaOptions:
     additional_properties : str
         What an absent `additionalProperties` means beside other property keywords: `closed`, or `open`, the standard's.
     key_order : str
-        `declared`: keys in the order of `properties`; `any`.
+        `declared`: keys in the order of `properties`; `any`: in every order.
     """
 
     strict: bool = True

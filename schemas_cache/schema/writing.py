@@ -6,10 +6,12 @@ and nothing of what calls them. Cost: none.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from schemas_cache.errors import Finding
 from schemas_cache.grammar import Expr, Ref
+from schemas_cache.schema.document import Json
 from schemas_cache.schema.merge import Facets, Node, Schemas
 from schemas_cache.schema.options import SchemaOptions
 from schemas_cache.spelling import Characters
@@ -18,15 +20,36 @@ from schemas_cache.spelling import Characters
 class Writing(Protocol):
     """A schema on its way to a grammar, as far as the writers of its types see it."""
 
-    schemas: Schemas
     options: SchemaOptions
     characters: Characters
+
+    @property
+    def schemas(self) -> Schemas:
+        """Subschemas by position; more of them may come, as complements of others are asked for."""
 
     def value(self, node: Node, depth: int, owner: str) -> Expr:
         """A value that satisfies all of `node`, inside `depth` brackets; `owner` is where to report that it is free."""
 
+    def shared(self, node: Node, depth: int, owner: str) -> Expr:
+        """As `value`, as a rule of its own: for what is written several times."""
+
+    def alternatives(self, node: Node) -> Iterator[Facets]:
+        """The facets of each way to satisfy all of `node`."""
+
+    def listed(self, facets: Facets) -> list[Json]:
+        """The values of facets that list some, as far as the other keywords allow them."""
+
+    def complement(self, pointer: str) -> str:
+        """The position of a subschema that holds exactly where another does not; raises `NoComplementError`."""
+
+    def never(self, node: Node) -> bool:
+        """Whether no value satisfies all of `node`, for certain."""
+
     def free(self, rule: Ref, pointer: str) -> Ref:
         """One of the rules of free JSON."""
+
+    def once(self, name: str, text: Expr) -> Ref:
+        """A rule for a text that may be written several times; the same name always stands for the same text."""
 
     def cannot(self, finding: Finding) -> None:
         """Note what cannot be enforced: an error under `strict`, otherwise dropped."""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from app.cli import main, train
+from app.version import VERSION
 
 Run = Callable[..., tuple[int, str, str]]
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer", "minimum": 0, "maximum": 99}}, "required": ["id"]}
@@ -59,9 +60,15 @@ def test_help_teaches(run: Run, command: str) -> None:
         (["compile", "--regex", "a", "--vocabulary", "nosuch"], "katagami-char"),
         (["compile", "--regex", "a", "--vocabulary", "/nowhere/tokenizer.json"], "/nowhere/tokenizer.json"),
         (["compile", "--regex", "a", "--stage", "grammar", "--dot"], "--dot"),
+        (["compile", "--regex", "a", "--dot"], "--stage report is text; add --stage nfa, dfa or min"),
         (["generate", "--regex", "a", "--model", "nosuch"], "katagami-char"),
         (["generate", "--regex", "a", "--schema", "-"], "not both"),
         (["serve", "--host", "192.0.2.1"], "cannot listen on 192.0.2.1"),
+        (["serve", "--port", "99999"], "--port: must be at most 65535, not 99999"),
+        (["serve", "--port", "-1"], "--port: must be at least 0, not -1"),
+        (["serve", "--max-running", "0"], "--max-running: must be at least 1, not 0"),
+        (["serve", "--compile-timeout", "0"], "--compile-timeout: must be greater than 0, not 0"),
+        (["serve", "--grace", "inf"], "--grace: must be a finite number"),
     ],
 )
 def test_errors_are_one_line(run: Run, arguments: list[str], reason: str) -> None:
@@ -72,7 +79,7 @@ def test_errors_are_one_line(run: Run, arguments: list[str], reason: str) -> Non
     assert reason in err
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "5", "[" * 100_000])
+@pytest.mark.parametrize("text", ["{", "[]", "5", "[" * 100_000, '{"a": 1, "a": 2}', '{"minimum": NaN}', "\ufeff{}"])
 def test_files_that_are_no_schema(run: Run, tmp_path: Path, text: str) -> None:
     """A file that is not JSON, or no schema, is told by its name."""
     path = tmp_path / "bad.json"
@@ -82,14 +89,60 @@ def test_files_that_are_no_schema(run: Run, tmp_path: Path, text: str) -> None:
     assert "bad.json" in err
 
 
-def test_every_finding_counts(run: Run, tmp_path: Path) -> None:
-    """A schema that cannot be enforced is told with its first finding and how many more there are."""
+def test_bytes_that_are_no_text(run: Run, tmp_path: Path) -> None:
+    """A file that is not UTF-8 is told by its name and the byte at fault."""
+    path = tmp_path / "bad.json"
+    path.write_bytes(b'{"title": "caf\xe9"}')
+    status, _, err = run("generate", "--schema", str(path))
+    assert (2, 1) == (status, err.count("\n"))
+    assert "bad.json is not UTF-8: byte 0xe9 at position 14" in err
+
+
+def test_every_finding_is_told(run: Run, tmp_path: Path) -> None:
+    """A schema that cannot be enforced is told with all its findings, a line each, the place first."""
     path = tmp_path / "schema.json"
     path.write_text('{"properties": {"a": {"$dynamicRef": "#a"}, "b": {"$dynamicRef": "#b"}}}', "utf-8")
-    status, _, err = run("compile", str(path))
-    assert 2 == status
-    assert "#/properties/a" in err
-    assert "1 more" in err
+    for arguments in (["compile", str(path)], ["generate", "--schema", str(path)]):
+        status, out, err = run(*arguments)
+        first, second = err.splitlines()
+        assert (2, "") == (status, out)
+        assert first.startswith("katagami: #/properties/a/$dynamicRef: ")
+        assert second.startswith("katagami: #/properties/b/$dynamicRef: ")
+
+
+def test_not_strict(run: Run, tmp_path: Path) -> None:
+    """With `--no-strict` what cannot be enforced is a warning on standard error, and the rest is enforced."""
+    path = tmp_path / "schema.json"
+    path.write_text('{"type": "string", "maxLength": 2, "pattern": "(?=a)b"}', "utf-8")
+    assert 2 == run("generate", "--schema", str(path), "--strict")[0]
+    status, out, err = run("generate", "--schema", str(path), "--count", "70", "--no-strict")
+    records = [json.loads(line) for line in out.splitlines()]
+    assert (0, 70) == (status, len(records))
+    assert all(isinstance(record, str) and len(record) <= 2 for record in records)
+    assert 1 == err.count("\n")
+    assert err.startswith("katagami: warning: #/pattern: look-ahead")
+    for stage in ("grammar", "nfa", "min"):
+        assert err == run("compile", str(path), "--no-strict", "--stage", stage)[2]
+    assert "look-ahead" in run("compile", str(path), "--no-strict")[1]
+
+
+def test_version(run: Run) -> None:
+    """The version, and nothing else."""
+    assert (0, f"katagami {VERSION}\n", "") == run("--version")
+
+
+def test_unknown_variable_and_unwritable_home(
+    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """Both are warnings at the start of the server, which goes on."""
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("KATAGAMI_MAX_RUNING", "3")
+    run("serve", "--port", "0", "--model", "nosuch", "--home", str(file))
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "KATAGAMI_MAX_RUNING is not a setting; the nearest is KATAGAMI_MAX_RUNNING" == warnings[0]
+    assert f"{file}/schemas cannot be written" in warnings[1]
+    assert "--home" in warnings[1]
 
 
 def test_bad_setting(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +150,7 @@ def test_bad_setting(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KATAGAMI_PORT", "many")
     status, _, err = run("serve")
     assert (2, 1) == (status, err.count("\n"))
-    assert "KATAGAMI_PORT" in err
+    assert 'KATAGAMI_PORT: must be an integer, not the string "many"' in err
 
 
 def test_serve_with_an_unknown_model(run: Run, caplog: pytest.LogCaptureFixture) -> None:
@@ -156,6 +209,18 @@ def test_generate_reads_standard_input(run: Run, monkeypatch: pytest.MonkeyPatch
     with path.open() as text:
         monkeypatch.setattr(sys, "stdin", text)
         assert (0, "7\n", "") == run("generate", "--schema", "-")
+
+
+def test_generate_incomplete(run: Run, tmp_path: Path) -> None:
+    """Records that the budget cut are counted on standard error, and the exit code is 1."""
+    path = tmp_path / "schema.json"
+    path.write_text('{"enum": ["a", "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"]}', "utf-8")
+    status, out, err = run("generate", "--schema", str(path), "--count", "70", "--max-tokens", "4", "--seed", "1")
+    cut = sum(line != '"a"' for line in out.splitlines())
+    assert (1, 70) == (status, len(out.splitlines()))
+    assert 0 < cut < 70
+    assert f"katagami: {cut} of 70 records are incomplete: --max-tokens 4" in err
+    assert "exit code" in run("generate", "--help")[1]
 
 
 def test_generate_stats(run: Run, schema_file: str) -> None:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import logging
+import re
+import time
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from engine import ContextLengthError, EngineFailedError, QueueFullError, ShuttingDownError
-from schemas_cache import CompileTimeoutError, Finding, SchemaError, UnsatisfiableSchemaError
+from app.errors import RequestError
+from app.main import create_app
+from app.protocol.completions import CompletionBody
+from app.protocol.fields import parse
+from app.settings import Settings
+from engine import ContextLengthError, Engine, EngineFailedError, QueueFullError, ShuttingDownError
+from schemas_cache import CompileTimeoutError, DeadStateError, Finding, SchemaError, UnsatisfiableSchemaError
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 FORMAT = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA}}
@@ -32,6 +42,7 @@ BAD_BODIES = {
     "duplicate key": b'{"model": "tiny", "prompt": "a", "prompt": "b"}',
     "duplicate key below": b'{"model": "tiny", "prompt": "a", "structured_options": {"x": 1, "x": 1}}',
     "not UTF-8": b'{"model": "tiny", "prompt": "\xff"}',
+    "byte order mark": b'\xef\xbb\xbf{"model": "tiny", "prompt": "a"}',
     "UTF-16": '{"model": "tiny", "prompt": "a"}'.encode("utf-16"),
     "half a surrogate pair": b'{"model": "tiny", "prompt": "\\ud800"}',
     "half a surrogate pair as key": b'{"model": "tiny", "prompt": "a", "\\ud800": 1}',
@@ -122,6 +133,8 @@ def test_compressed_body(client: TestClient) -> None:
         ({"n": 0}, "invalid_value", "n"),
         ({"n": 129}, "invalid_value", "n"),
         ({"n": 65, "prompt": ["a", "b"]}, "invalid_value", "n"),
+        ({"prompt": ["a"] * 129}, "invalid_value", "prompt"),
+        ({"n": 2, "prompt": ["a"] * 200}, "invalid_value", "prompt"),
         ({"n": 2, "best_of": 3}, "unsupported_parameter", "best_of"),
         ({"best_of": 2}, "unsupported_parameter", "best_of"),
         ({"seed": 2**63}, "invalid_value", "seed"),
@@ -457,3 +470,182 @@ def test_schema_nested_beyond_the_limit(post: Any, engine: Any) -> None:
     response = post(response_format={"type": "json_schema", "json_schema": {"name": "deep", "schema": schema}})
     assert (400, "schema_too_complex") == (response.status_code, response.json()["error"]["code"])
     assert [] == engine.requests
+
+
+JARGON = re.compile(
+    r"discriminator|tag\b|extract|Input|should|validation|Field required|sys\.|utf-8-sig|codec|expecting property|ctx",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"model": None}, "model: is required"),
+        ({"model": 5}, "model: must be a string, not the number 5"),
+        ({"max_tokens": "5"}, 'max_tokens: must be an integer, not the string "5"'),
+        ({"max_tokens": -1}, "max_tokens: must be at least 0, not -1"),
+        ({"temperature": 9}, "temperature: must be at most 2, not 9"),
+        ({"temperature": False}, "temperature: must be a number, not false"),
+        ({"top_p": 0}, "top_p: must be greater than 0, not 0"),
+        ({"stream": 1}, "stream: must be true or false, not the number 1"),
+        ({"stop": {}}, "stop: must be a string or a list of strings, not an object"),
+        ({"structured_options": []}, "structured_options: must be an object, not an array"),
+        ({"structured_options": {"method": "x"}}, '"asap" or "smc", not the string "x"'),
+        ({"response_format": "json"}, 'response_format: must be an object, not the string "json"'),
+        ({"response_format": {}}, "response_format.type: is required"),
+        ({"response_format": {"type": "xml"}}, '"choice", not the string "xml"'),
+        ({"response_format": {"type": 5}}, '"choice", not the number 5'),
+        ({"response_format": {"type": "regex"}}, "response_format.regex: is required"),
+        ({"response_format": {"type": "choice", "choice": []}}, "choice: must hold at least 1 item"),
+        ({"response_format": {"type": "choice", "choice": "a"}}, 'must be an array, not the string "a"'),
+        ({"response_format": {"type": "json_schema", "json_schema": []}}, "must be an object, not an array"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "a b", "schema": {}}}},
+            'must match ^[a-zA-Z0-9_-]{1,64}$, not the string "a b"; a name is',
+        ),
+        ({"prompt": ["a"] * 200}, "prompt: 200 prompts are more than 128"),
+    ],
+)
+def test_messages_are_in_our_words(refusal: Any, fields: dict[str, Any], message: str) -> None:
+    """What was expected and what was found, without the words of the libraries."""
+    told = refusal(**fields)["message"]
+    assert message in told
+    assert not JARGON.search(told)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"prompt": "a", "prompt": "b"}', "the key 'prompt' occurs twice in one object; leave one of them out"),
+        (b"", "the body is not JSON: it is empty"),
+        (
+            b'{"a": 1; "b": 2}',
+            "the body is not JSON: expected a comma or the end of the object or array at line 1, column 8",
+        ),
+        (
+            b'{"a": 1\n',
+            "the body is not JSON: expected a comma or the end of the object or array at line 2, column 1, found",
+        ),
+        (b'{"a": "\\x"}', "the body is not JSON: expected a known escape at line 1, column 8, found '"),
+        (b'{"a": 1,}', "the body is not JSON: expected "),
+        (b"{} {}", "the body is not JSON: expected nothing more at line 1, column 4, found '{'"),
+        (b'{"a": NaN}', "NaN is not a JSON number; send a number, or null"),
+        (b'{"a": 1e999}', "the number 1e999 is out of range; a double goes to about 1.8e308"),
+        (b'{"a": -' + b"9" * 5000 + b"}", "a number has 5000 digits; at most 4000 are read"),
+        (b"\xef\xbb\xbf{}", "the body begins with a byte order mark; leave it out"),
+        (b'{"a": "\xff"}', "the body is not UTF-8: byte 0xff at position 7 begins no character"),
+        (b'{"a": "\\ud800"}', "a string holds \\ud800, half of a surrogate pair, which is no text"),
+        (b"[" * 300 + b"]" * 300, "the body is nested more than 256 levels deep"),
+        (b"[]", "the body must be a JSON object, not an array"),
+    ],
+)
+def test_messages_about_the_body(client: TestClient, body: bytes, message: str) -> None:
+    """What cannot be read is told with its place or its value, and JSON is called JSON."""
+    told = send(client, body).json()["error"]["message"]
+    assert told.startswith(message)
+    assert not JARGON.search(told)
+
+
+def fault_of(body: dict[str, Any]) -> str:
+    """What is wrong with it, without the hint; nothing where nothing is."""
+    try:
+        parse(CompletionBody, body)
+    except RequestError as error:
+        return str(error).split("; ")[0]
+    return ""
+
+
+def test_every_pydantic_fault_of_the_bodies_has_words() -> None:
+    """No field of the bodies can raise a fault whose text would be the library's."""
+    values: list[Any] = [None, True, 5, -5, 10**30, 1.5, "x", "", [], [1], {}, {"type": "x"}, {"a": 1}]
+    formats = [{"type": kind} for kind in ("text", "json_object", "json_schema", "regex", "choice")]
+    for field in CompletionBody.model_fields:
+        for value in [*values, *formats]:
+            for nested in (value, {"x": value}, [value]):
+                told = fault_of({"model": "tiny", "prompt": "a"} | {field: nested})
+                assert not JARGON.search(told), (field, nested)
+
+
+def test_long_pointers_are_shortened_in_the_message(post: Any, engine: Any) -> None:
+    """The message keeps both ends of a long pointer; the list of errors has it whole."""
+    pointer = "#" + "/properties/a" * 100 + "/items"
+    for findings in ([Finding(pointer, "not", "no")], [Finding(pointer, "not", "no"), Finding("#", "if", "no")]):
+        engine.error = SchemaError(findings)
+        error = post(response_format=FORMAT).json()["error"]
+        assert pointer == error["errors"][0]["pointer"]
+        assert len(error["message"]) < 300
+        assert "#/properties/a/" in error["message"]
+        assert "a/items/not: no" in error["message"]
+
+
+def test_pointer_of_a_dead_end_is_shortened(post: Any, engine: Any) -> None:
+    """The same where the text came to a place without a token."""
+    engine.error = DeadStateError("/a" * 1000)
+    assert 400 > len(post(response_format=FORMAT).json()["error"]["message"])
+
+
+@pytest.mark.parametrize("error", [EngineFailedError("a bug"), RuntimeError("a bug")])
+def test_failures_are_in_the_log_under_their_id(
+    post: Any, engine: Any, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    """A message that points to the log by the request's id points to a line that has the cause."""
+    engine.error = error
+    response = post()
+    request_id = response.headers["x-request-id"]
+    assert request_id in response.json()["error"]["message"]
+    (line,) = [entry for entry in caplog.records if entry.levelname == "ERROR"]
+    assert request_id in line.getMessage()
+    assert "a bug" in logging.Formatter().format(line)
+
+
+def test_access_lines(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+    """Each exchange is a line with its id, path and status, whatever the path holds."""
+    caplog.set_level("INFO", "katagami")
+    for path, status in (("/health", 200), ("/a%0Ab", 404)):
+        request_id = client.get(path).headers["x-request-id"]
+        (line,) = [entry.getMessage() for entry in caplog.records if request_id in entry.getMessage()]
+        assert f"{request_id} GET {path} {status} in " in line
+
+
+def test_long_body_is_refused_before_it_is_read(engine: Any, tmp_path: Path) -> None:
+    """Where the header tells the length, nothing is awaited; who waits for leave to send is also told to close."""
+    app = create_app(Settings(home=tmp_path, body_limit_bytes=1000), cast("Engine", engine))
+    with TestClient(app) as client:
+        while not app.state.gate.loaded_at:
+            time.sleep(0.001)
+        for length in (b"1001", b"9" * 5000):
+            for headers, connection in (([], None), ([(b"expect", b"100-continue")], b"close")):
+                messages = cast("Any", client.portal).call(exchange, app, [*headers, (b"content-length", length)])
+                assert 413 == messages[0]["status"]
+                assert connection == dict(messages[0]["headers"]).get(b"connection")
+
+
+async def exchange(app: FastAPI, headers: list[tuple[bytes, bytes]]) -> list[Any]:
+    """One completion whose body must not be asked for; the messages that came back."""
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        raise AssertionError
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/completions", "query_string": b"", "headers": headers}
+    await app(scope, receive, send)
+    return sent
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready", "/version", "/v1/models", "/v1/models/tiny", "/v1/models/no"])
+def test_head(client: TestClient, path: str) -> None:
+    """HEAD is GET without the body."""
+    got, head = client.get(path), client.head(path)
+    assert (got.status_code, b"") == (head.status_code, head.content)
+    for name in ("content-type", "content-length"):
+        assert got.headers[name] == head.headers[name]
+
+
+def test_allowed_methods(client: TestClient) -> None:
+    """A wrong method is answered with the right ones."""
+    assert "GET, HEAD" == client.post("/health").headers["allow"]
+    assert "POST" == client.head("/v1/completions").headers["allow"]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from typing import Any, cast
 
+import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from app.cli.serve import listen
+from app.errors import ModelLoadingError
 from app.main import create_app
 from app.settings import Settings
 from engine import Engine
@@ -70,6 +73,39 @@ def test_loading(client: TestClient, engine: Any) -> None:
         assert "1" == response.headers["retry-after"]
 
 
+def test_announced_before_any_work_is_taken(engine: Any, tmp_path: Any) -> None:
+    """Until what follows the loading is done, requests are asked to come again."""
+    app = create_app(Settings(home=tmp_path), cast("Engine", engine))
+    gate = app.state.gate
+    loaded: list[bool] = []
+
+    def announce() -> None:
+        with pytest.raises(ModelLoadingError):
+            gate.check_open()
+        loaded.append(engine.ready)
+
+    gate.on_loaded = announce
+    asyncio.run(gate.load())
+    gate.check_open()
+    assert [True] == loaded
+
+
+def test_end_while_the_models_are_loaded(engine: Any, tmp_path: Any) -> None:
+    """The server's end does not wait for models that take long to load."""
+    begun, go = threading.Event(), threading.Event()
+
+    def load() -> None:
+        begun.set()
+        assert go.wait(20)
+
+    engine.start = load
+    with TestClient(create_app(Settings(home=tmp_path), cast("Engine", engine))) as client:
+        assert begun.wait(20)
+        assert "model_loading" == client.get("/ready").json()["error"]["code"]
+    assert not go.is_set()
+    go.set()
+
+
 def test_draining(client: TestClient) -> None:
     """After the signal to stop, nothing new is taken."""
     cast("FastAPI", client.app).state.gate.draining = True
@@ -102,7 +138,9 @@ def exchange(app: FastAPI, receive: Any) -> list[dict[str, Any]]:
 def hanging_app(engine: Any, tmp_path: Any) -> FastAPI:
     """A ready app whose engine never answers."""
     engine.ready = engine.hangs = True
-    return create_app(Settings(home=tmp_path), cast("Engine", engine))
+    app = create_app(Settings(home=tmp_path), cast("Engine", engine))
+    app.state.gate.loaded_at = 1
+    return app
 
 
 def test_client_gone_cancels_the_work(engine: Any, tmp_path: Any) -> None:

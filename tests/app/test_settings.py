@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
-from app.settings import Settings
+from app.settings import Settings, unknown_variables
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "configuration.md"
 
@@ -26,6 +27,26 @@ def test_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert tmp_path / "katagami" / "schemas" == Settings().cache_folder
     monkeypatch.setenv("KATAGAMI_HOME", str(tmp_path / "elsewhere"))
     assert tmp_path / "elsewhere" / "schemas" == Settings().cache_folder
+
+
+def test_unknown_variables() -> None:
+    """What looks like a setting and is none is found, with the nearest that is one; others are left alone."""
+    names = ["PATH", "KATAGAMI_PORT", "katagami_host", "KATAGAMI_MODELS", "KATAGAMI_XQZ"]
+    assert {"KATAGAMI_MODELS": "KATAGAMI_MODEL", "KATAGAMI_XQZ": None} == unknown_variables(names)
+
+
+def test_log_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written in any case."""
+    monkeypatch.setenv("KATAGAMI_LOG_LEVEL", "WARNING")
+    assert "warning" == Settings().log_level
+
+
+@pytest.mark.parametrize(("name", "value"), [("COMPILE_TIMEOUT_S", "inf"), ("GRACE_S", "nan"), ("LOG_LEVEL", "loud")])
+def test_values_without_use(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    """A time without end, or a level that does not exist, is refused at the start."""
+    monkeypatch.setenv(f"KATAGAMI_{name}", value)
+    with pytest.raises(ValidationError):
+        Settings()
 
 
 def test_every_setting_is_documented() -> None:

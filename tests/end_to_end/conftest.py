@@ -20,10 +20,11 @@ KATAGAMI = Path(sys.executable).with_name("katagami")
 
 @dataclass(frozen=True)
 class Server:
-    """A running server; `url` has no trailing slash and no `/v1`."""
+    """A running server; `url` has no trailing slash and no `/v1`; the file `log` has its standard error."""
 
     url: str
     process: subprocess.Popen[str]
+    log: Path
 
 
 @contextmanager
@@ -38,7 +39,7 @@ def running_server(home: Path, *flags: str) -> Iterator[Server]:
         try:
             url = process.stdout.readline().split()[-1].removesuffix("/v1") if process.stdout else ""
             wait_until_ready(url)
-            yield Server(url, process)
+            yield Server(url, process, home / "log")
         finally:
             process.terminate()
             process.wait(START_LIMIT_S)

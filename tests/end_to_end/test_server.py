@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
+import socket
 import time
 from pathlib import Path
 from threading import Thread
@@ -123,3 +125,64 @@ def test_end_of_the_server(start_server: Any, tmp_path: Path) -> None:
         asking.join()
         assert 0 == server.process.wait(30)
     assert (503, "shutting_down") == (answers[0].status_code, answers[0].json()["error"]["code"])
+
+
+def test_queue_takes_as_many_as_it_says(start_server: Any, tmp_path: Path) -> None:
+    """Six at once on one place with a line of two: three are refused, whatever their schemas have to wait for."""
+
+    async def ask(url: str) -> list[int]:
+        async with httpx.AsyncClient(timeout=60) as client:
+            bodies = [slow_body(4) | {"max_tokens": 200} for _ in range(6)]
+            return [r.status_code for r in await asyncio.gather(*(client.post(url, json=b) for b in bodies))]
+
+    with start_server(tmp_path, "--max-running", "1", "--max-queued", "2") as server:
+        assert [200, 200, 200, 429, 429, 429] == sorted(asyncio.run(ask(f"{server.url}/v1/completions")))
+
+
+def test_second_signal(start_server: Any, tmp_path: Path) -> None:
+    """What runs and what is compiled is answered with 503 at once, and the process does not wait for the grace."""
+    answers: list[httpx.Response] = []
+
+    def ask(url: str, content: dict[str, Any]) -> None:
+        with contextlib.suppress(httpx.TransportError):  # a busy machine may not find the time to answer
+            answers.append(httpx.post(url, json=content, timeout=60))
+
+    bodies = [slow_body(64), slow_body(1) | {"response_format": {"type": "regex", "regex": "(a|b)*a(a|b){18}(c|d)*"}}]
+    with start_server(tmp_path, "--grace", "300") as server:
+        url = f"{server.url}/v1/completions"
+        asking = [Thread(target=ask, args=(url, body)) for body in bodies]
+        for thread in asking:
+            thread.start()
+        time.sleep(1.5)
+        for _ in range(2):
+            server.process.send_signal(signal.SIGINT)
+            time.sleep(0.3)
+        assert 0 == server.process.wait(30)
+        for thread in asking:
+            thread.join()
+        log = server.log.read_text("utf-8")
+    assert "shutting_down" in [answer.json().get("error", {}).get("code") for answer in answers]
+    assert "stopped at once, by a second signal" in log
+    assert "Traceback" not in log
+
+
+def test_log(start_server: Any, tmp_path: Path) -> None:
+    """The address comes before the first access line, each line has its request's id, and the end is told."""
+    with start_server(tmp_path) as server:
+        request_id = httpx.get(f"{server.url}/health").headers["x-request-id"]
+        server.process.send_signal(signal.SIGTERM)
+        assert 0 == server.process.wait(30)
+        lines = server.log.read_text("utf-8").splitlines()
+    assert f"listening on {server.url}/v1, loading katagami-char, katagami-bpe" in lines[0]
+    assert any(f"{request_id} GET /health 200 in " in line for line in lines)
+    assert lines[-1].endswith("INFO katagami stopped")
+
+
+@pytest.mark.parametrize("expect", [b"", b"expect: 100-continue\r\n"])
+def test_long_body_is_refused_before_it_is_sent(server: Any, expect: bytes) -> None:
+    """A client that says how long its body will be gets 413 without sending any of it."""
+    host, port = server.url.removeprefix("http://").split(":")
+    head = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.sendall(head + expect + b"content-length: 99999999\r\n\r\n")
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 413 ")

@@ -201,6 +201,70 @@ def test_queue_bound_counts_requests_not_rows() -> None:
         assert engine.generate_blocking("toy", request()).choices
 
 
+def test_queue_bound_when_all_come_at_once() -> None:
+    """One slot and two places in the line take three of six, whether or not the first has begun, and those are told."""
+    compiles = SlowCompiles()
+    cache = SchemaCache(None, compile_function=compiles)  # type: ignore[arg-type]
+    with running(cache=cache, max_running=1, max_queued=2) as engine:
+        futures, refused = [], 0
+        for _ in range(6):
+            try:
+                futures.append(engine.submit("toy", request({"enum": ["a"]}, n=3)))
+            except QueueFullError:
+                refused += 1
+        assert (3, 3) == (len(futures), refused)
+        compiles.go.set()
+        assert [3, 3, 3] == [len(future.result(WAIT_S).choices) for future in futures]
+
+
+def test_a_cancelled_request_gives_its_place_away() -> None:
+    """At once, also while the step that it was in goes on."""
+    gate = Gate()
+    with running(ToyModel(len(TOY), gate), max_running=1, max_queued=1) as engine:
+        running_one = engine.submit("toy", request(max_tokens=2))
+        assert gate.reached.wait(WAIT_S)
+        queued = engine.submit("toy", request(max_tokens=2))
+        with pytest.raises(QueueFullError):
+            engine.submit("toy", request())
+        assert queued.cancel()
+        next_one = engine.submit("toy", request(max_tokens=2))
+        gate.open.set()
+        assert [1, 1] == [len(future.result(WAIT_S).choices) for future in (running_one, next_one)]
+
+
+def test_queue_of_one_model_leaves_the_other_free() -> None:
+    """Where a model has a free slot, its request is taken although the line of another is full."""
+    gate = Gate()
+    models = {"x": ToyModel(len(TOY), gate), "y": ToyModel(len(TOY), random_logits(len(TOY)))}
+    config = EngineConfig("x", ("y",), max_running=1, max_queued=1)
+    engine = Engine(config, load=lambda name: loaded(name, models[name]))
+    engine.start()
+    try:
+        futures = [engine.submit("x", request(max_tokens=2)) for _ in range(2)]
+        assert gate.reached.wait(WAIT_S)
+        with pytest.raises(QueueFullError):
+            engine.submit("x", request())
+        futures.append(engine.submit("y", request(max_tokens=2)))
+        gate.open.set()
+        assert [1, 1, 1] == [len(future.result(WAIT_S).choices) for future in futures]
+    finally:
+        engine.stop()
+
+
+def test_cancelled_in_line_for_a_worker_is_never_compiled() -> None:
+    """A client that went away costs no compile where none has begun."""
+    compiles = SlowCompiles()
+    cache = SchemaCache(None, compile_function=compiles)  # type: ignore[arg-type]
+    with running(cache=cache, compile_workers=1) as engine:
+        first = engine.submit("toy", request({"enum": ["a"]}))
+        until(lambda: compiles.count == 1)
+        assert engine.submit("toy", request({"const": 1})).cancel()
+        compiles.go.set()
+        assert first.result(WAIT_S).choices
+        assert engine.generate_blocking("toy", request(OBJECT)).choices
+    assert 2 == compiles.count
+
+
 def test_prompt_longer_than_the_context_is_refused() -> None:
     """Before anything is compiled or queued."""
     with (

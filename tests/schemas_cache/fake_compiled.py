@@ -23,6 +23,7 @@ class FakeCompiled:
     def __init__(self, source: Source, vocabulary: Vocabulary, filling: object = "") -> None:
         self.digest, self.vocabulary, self.filling = source.digest, vocabulary, filling
         self.generation = 0
+        self.exhausted = False
         self._rows: dict[bytes, bytes] = {}
         self._lock = threading.Lock()
 

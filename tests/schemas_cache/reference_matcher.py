@@ -25,6 +25,7 @@ from schemas_cache.grammar import (
     Picks,
     Ref,
     Repeat,
+    nullable,
 )
 
 NO_RULES: Mapping[str, Expr] = MappingProxyType({})
@@ -118,13 +119,14 @@ class _Referee:
         return found
 
     def _machine(self, machine: Machine, start: int) -> set[int]:
-        """State by state; at value level each character is its bytes."""
-        state, found = 1, {start} if machine.accepting[1] else set()
+        """State by state; at value level each character is its bytes. Characters are counted where one begins."""
+        state, count, found = 1, 0, {start} if nullable(machine) else set()
         for at in range(start, len(self.text)):
             piece = self.text[at : at + 1]
             for byte in piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else piece:
+                count += int(machine.between is not None and machine.between[state])
                 state = int(machine.next_state[state, machine.class_of[byte]])
-            if machine.accepting[state]:
+            if machine.accepting[state] and _within(machine, count):
                 found.add(at + 1)
         return found
 
@@ -177,5 +179,5 @@ class _Referee:
         raise TypeError("a value-level expression needs a string")
 
 
-def _within(expr: Joined | Picks, count: int) -> bool:
+def _within(expr: Joined | Picks | Machine, count: int) -> bool:
     return expr.minimum <= count and (expr.maximum is None or count <= expr.maximum)

@@ -11,6 +11,7 @@ import pytest
 from schemas_cache import (
     CompileTimeoutError,
     Limits,
+    SchemaCache,
     SchemaError,
     SchemaTooComplexError,
     UnsatisfiableSchemaError,
@@ -59,6 +60,35 @@ def test_large_schemas_compile_in_bounded_memory(name: str) -> None:
     text = compiled.matcher().shortest()
     assert compiled.tokens.automaton.accepting[compiled.tokens.automaton.walk(START, text)]
     assert compiled.minimum_tokens == len(text)
+
+
+def test_no_dense_table_is_forced_on_what_explodes() -> None:
+    """A vocabulary of three tokens would allow a table of 300,000 states; the automaton stays lazy instead."""
+    compiled = compile_regex("(a|b)*a(a|b){20}", Vocabulary([b"a", b"b", b""], [2]))
+    assert compiled.tokens.dense is None
+    assert len(compiled.tokens.automaton) < 10_000
+
+
+def test_what_is_very_far_is_too_much_and_not_impossible() -> None:
+    """A billion elements of a billion elements of a billion: a limit, not a contradiction."""
+    deep: Any = {"const": 1}
+    for _ in range(3):
+        deep = {"type": "array", "items": deep, "minItems": 10**9}
+    with pytest.raises(SchemaTooComplexError, match="shortest document"):
+        compile_schema(deep, BYTES)
+
+
+def test_an_automaton_that_fills_up_is_replaced() -> None:
+    """A cached schema goes on with fresh tables; who uses the old ones keeps them."""
+    cache = SchemaCache(None, limits=Limits(max_states=400))
+    first = cache.compile_schema({}, BYTES)
+    matcher = first.matcher()
+    matcher.advance_bytes(b"[" * 250)
+    assert first.exhausted
+    second = cache.compile_schema({}, BYTES)
+    assert second is not first
+    assert not second.exhausted
+    matcher.advance_bytes(b"1]")
 
 
 @pytest.mark.parametrize("name", TOO_MUCH)

@@ -31,24 +31,7 @@ pytestmark = pytest.mark.skipif(not CASES, reason="the folder `shared` with the 
 
 # Keywords that the compiler does not enforce yet: such a schema has to be refused by name, never accepted as if less.
 NOT_YET = {
-    "s-str-pattern-and-maxlength": "maxLength",
-    "s-num-range-crosses-zero": "minimum",
-    "s-num-upper-fraction": "minimum",
-    "s-int-multiple-of": "multipleOf",
-    "s-array-prefix-optional": "prefixItems",
-    "s-array-contains": "contains",
-    "s-obj-pattern-keys": "patternProperties",
-    "s-obj-pattern-beside-declared": "patternProperties",
-    "s-obj-min-max-properties": "minProperties",
-    "s-allof-two-branches": "allOf",
-    "s-allof-tightens-scalar": "allOf",
-    "s-oneof-overlap-numbers": "oneOf",
-    "s-union-literal-tag-kept": "oneOf",
-    "s-not-keyword": "not",
     "s-pattern-lookahead": "pattern",
-    "s-format-date-calendar": "format",
-    "s-format-uuid-ipv4": "format",
-    "s-format-uri": "format",
 }
 
 

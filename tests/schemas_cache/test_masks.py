@@ -34,6 +34,12 @@ CASES: dict[str, tuple[Expr, dict[str, Expr]]] = {
     "free string": (JSON_VALUE["string"], {}),
     "short string": (concat(QUOTE, free_string(0, 3, None), QUOTE), {}),
     "string with both bounds": (concat(QUOTE, free_string(2, 40, None), QUOTE), {}),
+    "at most one character": (concat(QUOTE, free_string(0, 1, None), QUOTE), {}),
+    "free characters, then letters": (
+        concat(free_string(1, 3, None), repeat(byte_class([(0x61, 0x63)]), 2, 7), literal("!")),
+        {},
+    ),
+    "free characters in rounds": (repeat(free_string(1, 3, None), 1, 2), {}),
     "string or literal": (alt(concat(QUOTE, free_string(1, 2, None), QUOTE), literal('"abcabcabcabcabc"')), {}),
     "two strings at once": (
         alt(*(concat(QUOTE, free_string(0, most, None), literal(end)) for most, end in ((2, '"}'), (5, '"]')))),
@@ -163,6 +169,13 @@ def test_no_dense_table_beyond_its_bound() -> None:
     recursive = tokens_of(automaton_of(Ref("value"), JSON_VALUE), awkward_vocabulary())
     recursive.lift(10_000)
     assert recursive.dense is None
+
+
+def test_deep_nesting_with_holes_is_digested_without_recursion() -> None:
+    """Where what can be spelled later matters, the whole stack is in sight: thousands of levels of it."""
+    tokens = tokens_of(automaton_of(Ref("value"), JSON_VALUE), Vocabulary([b"[", b"]", b"1", b'{"', b'"', b""], [5]))
+    state = tokens.automaton.walk(START, b"[" * 3000)
+    assert bits(tokens.rows.mask(state)) == {0, 1, 2, 4}
 
 
 HOLES = [b"", b'"', b"a", b"ab", b"abc", b"bc", b"xy", b"y", b"yz", "é".encode()[:1], b'z"', b'yz"', b"1", b'x"']

@@ -6,8 +6,8 @@ Cost: one compile, one walk for each document, more where keys have to be put in
 
 A schema without any solution is right where all its documents are invalid. A document whose only fault is the order of
 its keys is judged in the schema's order. That order is searched for with the automaton itself, which knows it whatever
-the schema looks like: a key comes next if all the others can still follow it. Valid and invalid documents are treated
-alike, so that order hides no looseness.
+the schema looks like: of the keys that can come next, one is taken after which the others still can. Valid and invalid
+documents are treated alike, so that order hides no looseness.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Outcome = Literal["right", "too strict", "too loose", "refused", "slow", "failed
 OUTCOMES: tuple[Outcome, ...] = ("right", "too strict", "too loose", "refused", "slow", "failed")
 LAZY = Limits(max_dense_entries=0)  # nothing is explored that no document visits
 BYTES = Vocabulary([bytes([byte]) for byte in range(256)], [])
-ORDER_SEARCH_STEPS = 5_000
+ORDER_SEARCH_STEPS = 2_000
 Encode = Callable[[str], list[int]]
 
 
@@ -191,18 +191,25 @@ class OrderSearch:
         if not rest:
             after = self._walk(state, "}")
             return None if after == DEAD else ("}", after)
-        for name in rest:
-            start = f"{lead}{json.dumps(name, ensure_ascii=False)}: "
-            inside = self._walk(state, start)
-            if inside == DEAD or self.steps > ORDER_SEARCH_STEPS:
-                continue
-            member = self._value(rest[name], inside)
-            others = {key: value for key, value in rest.items() if key != name}
-            if member and all(self._can_follow(key, member[1]) for key in others):
-                tail = self._members(others, ", ", member[1])
-                if tail:
-                    return start + member[0] + tail[0], tail[1]
+        for name, text, after in self._next_members(rest, lead, state):
+            tail = self._members({key: value for key, value in rest.items() if key != name}, ", ", after)
+            if tail:
+                return text + tail[0], tail[1]
         return None
+
+    def _next_members(self, rest: dict[str, Any], lead: str, state: int) -> list[tuple[str, str, int]]:
+        """Members that can come next, with their texts and the states after them; first those that pass none over."""
+        starts = {name: f"{lead}{json.dumps(name, ensure_ascii=False)}: " for name in rest}
+        inside = {name: at for name, start in starts.items() if (at := self._walk(state, start)) != DEAD}
+        found: list[tuple[int, str, str, int]] = []
+        for name, at in inside.items():
+            member = None if self.steps > ORDER_SEARCH_STEPS else self._value(rest[name], at)
+            if member:
+                passed = sum(key != name and not self._can_follow(key, member[1]) for key in inside)
+                found.append((passed, name, starts[name] + member[0], member[1]))
+                if not passed:
+                    break
+        return [(name, text, after) for _, name, text, after in sorted(found, key=lambda entry: entry[0])]
 
     def _can_follow(self, name: str, state: int) -> bool:
         return self._walk(state, f", {json.dumps(name, ensure_ascii=False)}: ") != DEAD

@@ -1,7 +1,7 @@
 """MaskBench: 1,500 schemas of the real world with documents, valid and invalid.
 
-In: `../shared/suites/maskbench_dev.jsonl.gz`. Out: a table of right, too strict, too loose and refused schemas. Judged by
-tokens of SmolLM2 as its tokenizer cuts them, with the end token, objects open; `--bytes` judges byte by byte, which
+In: `../shared/suites/maskbench_dev.jsonl.gz`. Out: a table of right, too strict, too loose and refused schemas. Judged
+by tokens of SmolLM2 as its tokenizer cuts them, with the end token, objects open; `--bytes` judges byte by byte, which
 says the same of a text and needs no tokenizer. In declared key order a document whose only fault is the order of its
 keys is judged in the schema's order; the table says how many were.
 

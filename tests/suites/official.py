@@ -2,8 +2,8 @@
 
 In: `../shared/suites/json_schema_test_suite`. Out: a table of right, too strict, too loose and refused groups, a group
 being a schema with its documents. Judged byte by byte, objects open, by the canonical text of each document: as
-`json.dumps` writes it, numbers that are integers as plain digits. In declared key order a document whose only fault is
-the order of its keys is judged in the schema's order; under `any` every document is judged with its keys in reverse too.
+`json.dumps` writes it, integers as plain digits. In declared key order a document whose only fault is the order of its
+keys is judged in the schema's order; under `any` every document is judged with its keys in reverse too.
 
 Remote schemas are local documents that are never fetched: groups that need one are refused.
 

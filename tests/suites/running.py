@@ -4,7 +4,10 @@ In: cases and how to judge them. Out: verdicts in the order of the cases. Each p
 that takes too long is given up inside it.
 
 The baseline, `tests/data/baseline.json`, holds what each suite reaches: the figures, and every case that is not right
-with its outcome. It may only improve: `update` takes better outcomes and refuses worse ones.
+with its outcome. It may only improve: `update` takes better outcomes and refuses worse ones. It is called by the
+command lines under `--update`, and by the suites themselves where KATAGAMI_UPDATE_BASELINE is set:
+
+    KATAGAMI_UPDATE_BASELINE=1 make suites
 """
 
 from __future__ import annotations
@@ -107,7 +110,26 @@ def update(name: str, verdicts: Sequence[Verdict]) -> None:
     faults = worse(name, verdicts)
     if faults:
         raise ValueError("the baseline may only improve:\n" + "\n".join(faults))
-    not_right = {verdict.id: verdict.outcome for verdict in verdicts if verdict.outcome != "right"}
-    entry = {"cases": len(verdicts), **tally(verdicts), "not_right": dict(sorted(not_right.items()))}
-    merged = dict(sorted({**read_baseline(), name: entry}.items()))
-    BASELINE.write_text(json.dumps(merged, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    not_right: dict[str, str] = {verdict.id: verdict.outcome for verdict in verdicts if verdict.outcome != "right"}
+    figures: dict[str, int] = {"cases": len(verdicts), **{str(k): n for k, n in tally(verdicts).items()}}
+    entry: Baseline = {**figures, "not_right": not_right}
+    merged: Baseline = {**read_baseline(), name: entry}
+    BASELINE.write_text(json.dumps(merged, indent=1, ensure_ascii=False, sort_keys=True) + "\n", "utf-8")
+
+
+def check(name: str, verdicts: Sequence[Verdict], folder: Path, least_right: float | None = None) -> None:
+    """Hold what came out against the baseline, or with KATAGAMI_UPDATE_BASELINE take a whole run into it.
+
+    Raises
+    ------
+    AssertionError
+        When a case is too loose or worse than before, or fewer than `least_right` (whole runs only) are right.
+    """
+    print_table(name, {name: list(verdicts)})
+    print(write_details(name, verdicts, folder))
+    assert [verdict for verdict in verdicts if verdict.outcome == "too loose"] == []
+    assert worse(name, verdicts) == []
+    if least_right is not None:
+        if os.environ.get("KATAGAMI_UPDATE_BASELINE"):
+            update(name, verdicts)
+        assert tally(verdicts)["right"] >= least_right * len(verdicts)

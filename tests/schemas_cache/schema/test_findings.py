@@ -6,9 +6,12 @@ import pytest
 
 from schemas_cache.errors import SchemaError, SchemaTooComplexError, UnsatisfiableSchemaError
 from schemas_cache.schema import SchemaOptions, lower
-from tests.schemas_cache.schema.documents import accepts, grammar
+from tests.schemas_cache.schema.documents import OPEN, accepts, grammar
 
 LOOSE = SchemaOptions(strict=False)
+RESOURCES = {name: {"$id": name, "$defs": {"x": {"$dynamicAnchor": "x"}}, "$dynamicRef": "#x"} for name in "ab"} | {
+    "x": {"$anchor": "x"}
+}
 
 
 def findings(schema: Any) -> list[tuple[str, str, str]]:
@@ -51,17 +54,12 @@ def findings(schema: Any) -> list[tuple[str, str, str]]:
         ("#/$defs/unused", "type", "expected a type name, found 1", {"$defs": {"unused": {"type": 1}}}),
         ("#", "requird", '"requird" is no JSON Schema keyword', {"requird": ["a"]}),
         ("#", "nullable", '"nullable" is no JSON Schema keyword', {"nullable": True}),
-        ("#", "format", '"format" cannot be enforced yet', {"format": "date"}),
-        ("#", "allOf", '"allOf" cannot be enforced yet', {"allOf": [{}]}),
-        ("#", "uniqueItems", '"uniqueItems" cannot be enforced yet', {"uniqueItems": True}),
-        ("#", "items", "a list of schemas, one per position, cannot be enforced yet", {"items": [{}]}),
-        ("#", "minimum", '"minimum" cannot be enforced on numbers with fractions yet', {"minimum": 1}),
-        (
-            "#",
-            "maxLength",
-            '"maxLength" together with "pattern" cannot be enforced yet',
-            {"pattern": "a", "maxLength": 1},
-        ),
+        ("#", "anyof", '"anyof" is no JSON Schema keyword', {"anyof": [{"type": "null"}]}),
+        ("#", "allOf", "expected a list of schemas, found an object", {"allOf": {}}),
+        ("#", "oneOf", "expected a list of schemas, found an empty list", {"oneOf": []}),
+        ("#/not", "", "expected a schema: an object, true or false", {"not": 1}),
+        ("#", "$schema", "draft-03 cannot be enforced", {"$schema": "http://json-schema.org/draft-03/schema#"}),
+        ("#", "multipleOf", "expected a number above 0, found 0", {"multipleOf": 0}),
         ("#", "", "expected a schema: an object, true or false", []),
         ("#", "", "expected a schema: an object, true or false", "string"),
     ],
@@ -76,21 +74,23 @@ def test_all_findings_come_at_once_in_document_order() -> None:
     schema = {
         "type": "object",
         "properties": {
-            "a": {"type": "strin", "format": "date"},
-            "b": {"type": "number", "minimum": 1},
+            "a": {"type": "strin", "minLength": -1},
+            "b": {"type": "array", "items": {}, "uniqueItems": True},
             "c": {"$ref": "#/$defs/gone"},
             "d": {"type": "string", "pattern": "(?=a)"},
         },
         "requird": ["a"],
-        "oneOf": [{"not": {}}],
+        "not": {"uniqueItems": True},
+        "oneOf": [{"propertyNames": {"maxLength": 3}}, {"required": ["b"]}],
     }
     expected = [
         ("#", "requird"),
-        ("#", "oneOf"),
         ("#/properties/a", "type"),
-        ("#/properties/a", "format"),
+        ("#/properties/a", "minLength"),
         ("#/properties/c", "$ref"),
-        ("#/properties/b", "minimum"),
+        ("#", "not"),
+        ("#", "oneOf"),
+        ("#/properties/b", "uniqueItems"),
         ("#/properties/d", "pattern"),
     ]
     assert expected == [(pointer, keyword) for pointer, keyword, _ in findings(schema)]
@@ -105,7 +105,8 @@ def test_all_findings_come_at_once_in_document_order() -> None:
         ('write "type": ["string", "null"] or add {"type": "null"} to anyOf', {"nullable": True}),
         ("present there: a, b", {"$defs": {"a": {}, "b": {}}, "$ref": "#/$defs/c"}),
         ('copy the definition into "$defs" and write "#/$defs/name"', {"$ref": "https://example.org/s"}),
-        ("remove it, or prefix it with x- to have it ignored", {"zzz": 1}),
+        ('did you mean "minLength"?', {"min_length": 1}),
+        ("write $ref with the one that is meant", {"$dynamicRef": "#x", "$defs": RESOURCES}),
     ],
 )
 def test_hints_show_the_way_out(hint: str, schema: Any) -> None:
@@ -139,7 +140,9 @@ def test_references_that_only_lead_back_are_named(pointers: list[str], schema: A
         ("no array has at least 2 and at most 1 elements", {"type": "array", "minItems": 2, "maxItems": 1}),
         ("none of the values satisfies the other keywords", {"type": "string", "enum": [1, None]}),
         ('the property "a" is required', {"type": "object", "required": ["a"], "additionalProperties": False}),
-        ("no value", {"type": "array", "items": False, "minItems": 1}),
+        ("no array has at least 1 and at most 0", {"type": "array", "items": False, "minItems": 1}),
+        ("no value", {"type": "string", "not": {"type": "string"}}),
+        ("no value", {"oneOf": [{"type": "null"}, {"type": "null"}]}),
         ("no value", {"type": "string", "anyOf": [{"type": "integer"}, {"type": "null"}]}),
         ("finite", {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}),
         ("finite", {"type": "array", "items": {"$ref": "#"}, "minItems": 1}),
@@ -165,24 +168,22 @@ def test_loose_mode_drops_and_lists() -> None:
     schema = {
         "type": "object",
         "properties": {
-            "a": {"type": "string", "format": "date"},
-            "b": {"type": "number", "maximum": 1},
-            "c": {"type": "string", "pattern": "^[ab]+$", "maxLength": 1},
+            "a": {"type": "array", "items": {"type": "null"}, "uniqueItems": True, "not": {"uniqueItems": True}},
+            "b": {"type": "string", "pattern": "(?=a)", "maxLength": 1},
+            "c": {"if": {"propertyNames": {"maxLength": 3}}, "then": {"type": "null"}},
         },
-        "patternProperties": {"^x": {}},
         "nullable": True,
     }
     rules, warnings = lower(schema, LOOSE, None)
     expected = [
-        ("#", "patternProperties"),
         ("#", "nullable"),
-        ("#/properties/a", "format"),
-        ("#/properties/b", "maximum"),
-        ("#/properties/c", "maxLength"),
+        ("#/properties/a", "not"),
+        ("#/properties/b", "pattern"),
+        ("#/properties/c", "if"),
     ]
-    assert expected == [(warning.pointer, warning.keyword) for warning in warnings]
-    assert accepts(rules, '{"a": "x", "b": 2, "c": "ab"}')
-    assert not accepts(rules, '{"c": "x"}')
+    assert expected == [(warning.pointer, warning.keyword) for warning in warnings if not warning.is_note]
+    assert accepts(rules, '{"a": [], "b": "x", "c": 1}')
+    assert not accepts(rules, '{"b": "xx"}')
 
 
 def test_loose_mode_does_not_forgive_faults_of_form() -> None:
@@ -197,9 +198,47 @@ def test_definitions_out_of_reach_may_ask_for_anything() -> None:
 
 
 def test_extensions_and_annotations_are_ignored() -> None:
-    """`x-` words, annotations, and keywords that say nothing."""
-    schema = {"type": "array", "x-order": [1], "title": "T", "uniqueItems": False, "id": "root"}
-    assert (grammar(schema), ()) == lower(schema, SchemaOptions(additional_properties="open"), None)
+    """`x-` words, annotations, names, and keywords that say nothing."""
+    schema = {"type": "array", "x-order": [1], "title": "T", "uniqueItems": False, "id": "root", "items": {"$id": "i"}}
+    assert (grammar({"type": "array", "items": {}}), ()) == lower(schema, OPEN, None)
+
+
+def test_unknown_words_pass_with_a_warning() -> None:
+    """Each once, as a note: the standard takes them for annotations, so nothing is lost."""
+    words: dict[str, Any] = {
+        **{"name": "a", "form": "b", "example": 1, "javaType": "T", "_format": "c", "readonly": True, "copyright": "d"},
+        **{"self": {"version": "1"}, "options": {}, "defaultSnippets": [], "markdownDescription": "e", "units": "m"},
+        **{"enumNames": ["f"], "container": "g", "nullable": False, "optional": True},
+    }
+    rules, warnings = lower({"type": "null", **words}, SchemaOptions(), None)
+    assert accepts(rules, "null")
+    assert [(word, True) for word in words] == [(warning.keyword, warning.is_note) for warning in warnings]
+    _, once = lower({"items": {"name": 1}, "additionalProperties": {"name": 2}}, SchemaOptions(), None)
+    assert ["#/items"] == [warning.pointer for warning in once]
+
+
+def test_words_newer_than_the_draft_are_ignored() -> None:
+    """A draft that does not know a keyword takes it for an annotation; there is a warning."""
+    schema = {"$schema": "http://json-schema.org/draft-04/schema#", "const": 1, "items": {"if": {}, "then": False}}
+    rules, warnings = lower(schema, SchemaOptions(), None)
+    assert accepts(rules, "[2]")
+    assert ["const", "if", "then"] == [warning.keyword for warning in warnings]
+
+
+def test_an_unknown_dialect_is_read_as_the_newest_draft() -> None:
+    """With a warning."""
+    rules, warnings = lower({"$schema": "https://example.org/my-dialect", "const": 1}, SchemaOptions(), None)
+    assert [accepts(rules, text) for text in ("1", "2")] == [True, False]
+    assert [("#", "$schema")] == [(warning.pointer, warning.keyword) for warning in warnings]
+
+
+def test_integers_of_draft_4_have_no_fraction() -> None:
+    """There 1.0 is a number and no integer; later it is."""
+    schema = {"type": "integer"}
+    texts = ("1", "1.0")
+    assert [True, True] == [accepts(grammar(schema), text) for text in texts]
+    older = grammar({"$schema": "http://json-schema.org/draft-04/schema#", **schema})
+    assert [True, False] == [accepts(older, text) for text in texts]
 
 
 @pytest.mark.parametrize(
@@ -256,12 +295,6 @@ def test_merging_and_rules_are_bounded(monkeypatch: pytest.MonkeyPatch, name: st
     schema = {"type": "object", "properties": dict.fromkeys("abcd", pair)}
     with pytest.raises(SchemaTooComplexError, match=f"more than {figure}"):
         grammar(schema)
-
-
-def test_any_key_order_is_refused_for_now() -> None:
-    """By name, with the way out."""
-    with pytest.raises(SchemaError, match="key_order"):
-        grammar(True, SchemaOptions(key_order="any"))
 
 
 def test_values_beside_a_circular_union_are_refused() -> None:

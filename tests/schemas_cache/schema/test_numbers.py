@@ -1,7 +1,5 @@
 """Integers between bounds, against counting and against comparison."""
 
-import json
-import re
 from fractions import Fraction
 
 import pytest
@@ -9,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas_cache.grammar import Alt, Concat, Expr, Repeat
-from schemas_cache.schema.merge import Bound
-from schemas_cache.schema.numbers import NUMBER, integer_range, integers
+from schemas_cache.schema.integers import integer_range, integers
 from tests.schemas_cache.reference_matcher import matches
 
 HUGE = st.integers(-(10**60), 10**60)
@@ -64,20 +61,7 @@ def test_expressions_grow_linearly_with_digits() -> None:
 )
 def test_tightest_bounds_count(expected: tuple[int | None, int | None], bounds: list[tuple[str, float]]) -> None:
     """Fractional, exclusive and repeated bounds come down to the least and greatest integer."""
-    assert expected == integer_range(Bound(keyword, Fraction(value), "#") for keyword, value in bounds)
-
-
-@given(st.floats(allow_nan=False, allow_infinity=False) | st.integers())
-def test_numbers_are_what_json_writes(value: float) -> None:
-    """Whatever `json.dumps` writes for a number is in the grammar of numbers."""
-    assert matches(NUMBER, json.dumps(value).encode())
-
-
-@given(st.text("0123456789+-.eE", max_size=6))
-def test_numbers_are_what_json_reads(text: str) -> None:
-    """A short text is a number exactly if RFC 8259 says so."""
-    is_number = re.fullmatch(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", text) is not None
-    assert is_number == matches(NUMBER, text.encode())
+    assert expected == integer_range((keyword, Fraction(value)) for keyword, value in bounds)
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:

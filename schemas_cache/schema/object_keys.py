@@ -1,0 +1,163 @@
+"""Which keys an object may have, and what the value of each has to satisfy.
+
+In: facets. Out: `ObjectKeys`: declared names, keys of finite languages one by one, and languages of open keys, each
+with the `Node` of its value. Cost: linear in the names without `patternProperties` and `propertyNames`; with them the
+products of `keys`. Everything is decided over values, so that no open key is a declared name, in whatever spelling.
+
+An object is closed after merging: when no layer says what further names are and some layer has a property keyword.
+Members that hold because of a `not` or an `if` alone never close it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from schemas_cache.errors import Finding, PatternError, SchemaTooComplexError
+from schemas_cache.finite import FiniteAutomaton
+from schemas_cache.grammar import Expr
+from schemas_cache.limits import MAX_NAME_NESTING
+from schemas_cache.machines import MachineTooLargeError, expr_of, intersect, machine_of, texts_of, unite
+from schemas_cache.schema.evaluated import value_node
+from schemas_cache.schema.key_schemas import schema_keys
+from schemas_cache.schema.keys import TooManyKindsError, kinds, listed, pattern_keys
+from schemas_cache.schema.logic import ANYTHING
+from schemas_cache.schema.merge import Facets, Layer, Node
+from schemas_cache.schema.names import names_other_than, nesting
+from schemas_cache.schema.writing import Writing, owner_of
+
+HINT = "declare the names as properties"
+_TOO_LARGE = (MachineTooLargeError, TooManyKindsError)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenKeys:
+    """Any key of a language, a value-level expression."""
+
+    language: Expr
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectKeys:
+    """Keys by kind; a declared name without a node can have no value."""
+
+    declared: dict[str, Node | None]
+    listed: dict[str, Node]
+    open: list[OpenKeys]
+
+
+def object_keys(writing: Writing, facets: Facets) -> ObjectKeys:
+    """Tell the keys of an object apart; what cannot be enforced is noted and left out."""
+    allowed = _allowed_keys(writing, facets)
+    facets, patterns = _readable_patterns(writing, facets)
+    try:
+        return _Teller(writing, facets, patterns, allowed).keys()
+    except _TOO_LARGE as error:
+        keyword = "patternProperties" if patterns else "propertyNames"
+        writing.cannot(Finding(owner_of(facets), keyword, f"the keys cannot be told apart: {error}", HINT))
+        return _Teller(writing, _without_patterns(facets, patterns), {}, None).keys()
+
+
+def _allowed_keys(writing: Writing, facets: Facets) -> FiniteAutomaton | None:
+    """What `propertyNames` leaves; None: every string."""
+    if not facets.key_schemas:
+        return None
+    try:
+        return schema_keys(writing, tuple(facets.key_schemas))
+    except MachineTooLargeError as error:
+        pointer = next(iter(facets.key_schemas.values()))
+        writing.cannot(Finding(pointer, "propertyNames", f"the names cannot be told apart: {error}", HINT))
+        return None
+
+
+def _readable_patterns(writing: Writing, facets: Facets) -> tuple[Facets, dict[str, FiniteAutomaton]]:
+    """The keys of every pattern; patterns without any are noted and left out."""
+    found: dict[str, FiniteAutomaton] = {}
+    broken: set[str] = set()
+    for pointer, layer in facets.layers.items():
+        for pattern in layer.patterns:
+            try:
+                found[pattern] = pattern_keys(pattern)
+            except PatternError as error:
+                reason = f'{error.reason}: "{error.construct}" at character {error.position} of "{pattern}"'
+                writing.cannot(Finding(pointer, "patternProperties", reason, error.hint))
+                broken.add(pattern)
+            except MachineTooLargeError as error:
+                writing.cannot(Finding(pointer, "patternProperties", f'the pattern "{pattern}": {error}', HINT))
+                broken.add(pattern)
+    return (_without_patterns(facets, broken) if broken else facets), found
+
+
+def _without_patterns(facets: Facets, broken: Iterable[str]) -> Facets:
+    """Facets that say nothing of the names that these patterns match, nor of those that they do not match."""
+    weaker = facets.fork()
+    weaker.unevaluated_properties = {}
+    for pointer, layer in facets.layers.items():
+        if not layer.patterns.keys().isdisjoint(broken):
+            kept = {pattern: position for pattern, position in layer.patterns.items() if pattern not in broken}
+            weaker.layers[pointer] = Layer(layer.properties, kept, ANYTHING)
+    return weaker
+
+
+@dataclass(frozen=True, slots=True)
+class _Teller:
+    """Tells keys apart, with the keys of every pattern and those that `propertyNames` allows (None: all)."""
+
+    writing: Writing
+    facets: Facets
+    patterns: dict[str, FiniteAutomaton]
+    allowed: FiniteAutomaton | None
+
+    def keys(self) -> ObjectKeys:
+        facets = self.facets
+        layered = [name for layer in facets.layers.values() for name in layer.properties]
+        declared = {name: self._declared(name) for name in dict.fromkeys([*layered, *facets.required])}
+        others = [*declared, *facets.forbidden]
+        if self.patterns or self.allowed is not None:
+            return self._by_kind(declared, others)
+        node = self._open_node(frozenset())
+        if node is None:
+            return ObjectKeys(declared, {}, [])
+        if nesting(others) > MAX_NAME_NESTING:
+            reason = f"more than {MAX_NAME_NESTING} declared names begin with each other, in an open object"
+            raise SchemaTooComplexError([Finding(owner_of(facets), "properties", reason, "close the object")])
+        return ObjectKeys(declared, {}, [OpenKeys(names_other_than(others), node)])
+
+    def _declared(self, name: str) -> Node | None:
+        """What a declared or required name has to satisfy; None: it cannot be there."""
+        text = name.encode()
+        if name in self.facets.forbidden or (self.allowed is not None and not self.allowed.accepts(text)):
+            return None
+        matched = frozenset(pattern for pattern, keys in self.patterns.items() if keys.accepts(text))
+        return value_node(self.facets, self.writing.schemas, name, matched)
+
+    def _open_node(self, matched: frozenset[str]) -> Node | None:
+        """What keys that match these patterns have to satisfy; None: there are none."""
+        node = value_node(self.facets, self.writing.schemas, None, matched)
+        if any(self.writing.schemas[pointer] is False for pointer in node):
+            return None
+        return node if node or self._is_open() else None
+
+    def _is_open(self) -> bool:
+        """Whether keys that nobody speaks of are allowed."""
+        facets = self.facets
+        closing = [pointer for pointer in facets.layers if pointer not in facets.conditions]
+        closing += [pointer for pointer in facets.required.values() if pointer not in facets.conditions]
+        return self.writing.options.additional_properties == "open" or not closing
+
+    def _by_kind(self, declared: dict[str, Node | None], others: list[str]) -> ObjectKeys:
+        base = machine_of(names_other_than(others))
+        base = base if self.allowed is None else intersect(base, self.allowed)
+        base = base if self.writing.characters is None else intersect(base, texts_of(self.writing.characters))
+        languages: dict[Node, FiniteAutomaton] = {}
+        for kind in kinds(base, self.patterns):
+            node = self._open_node(kind.matched)
+            if node is not None:
+                languages[node] = unite(languages[node], kind.keys) if node in languages else kind.keys
+        finite = {node: names for node, keys in languages.items() if (names := listed(keys)) is not None}
+        return ObjectKeys(
+            declared,
+            {name: node for node, names in finite.items() for name in names},
+            [OpenKeys(expr_of(keys), node) for node, keys in languages.items() if node not in finite],
+        )
