@@ -29,6 +29,7 @@ from schemas_cache.errors import Finding, SchemaTooComplexError
 from schemas_cache.frames import ACCEPT, NO_FRAME, ROOT, Frames
 from schemas_cache.limits import MAX_STATES
 from schemas_cache.nfa import Nfa
+from schemas_cache.pick_costs import PickCosts
 
 DEAD, START, END = 0, 1, 2  # END: after the end token; complete, and nothing follows
 UNKNOWN = -1
@@ -58,6 +59,7 @@ class Automaton:
         self.closure = Closure(nfa, alphabet, self.frames, self.distance)
         self._ids: dict[tuple[bool, Configurations], int] = {}
         self._frame_costs: dict[int, int] = {ROOT: 0, NO_FRAME: 0}
+        self._pick_costs = PickCosts(nfa, self.distance, self.frames.members)
         self._forced: dict[int, tuple[bytes, int]] = {}
         self.next_state: StateArray = np.zeros((_INITIAL_ROWS, alphabet.classes), np.int32)  # int32 (>= S, C)
         self.accepting: list[bool] = [False, False, True]
@@ -118,7 +120,7 @@ class Automaton:
         return known
 
     def cost(self, state: int) -> int:
-        """Fewest bytes from here to acceptance; a lower bound where members are counted or picked."""
+        """Fewest bytes from here to acceptance; a lower bound where members are counted."""
         if self.accepting[state]:
             return 0
         with self.lock:
@@ -241,6 +243,9 @@ class Automaton:
             return min((back != ACCEPT and self.distance[back]) + self._frame_costs[parent] for back, parent in pairs)
         if not self.frames.is_looped(repeat):
             leave = self.distance[int(self.nfa.repeat_exit[repeat])]
+            if self.frames.is_choice(repeat):
+                sets = self.frames.continuation(frame)
+                return leave + min(self._pick_costs.remaining(repeat, s) + self._frame_costs[p] for s, p in sets)
             return leave + min(self._frame_costs[link[-1]] for link in self.frames.content(frame))
         minimum = int(self.nfa.repeat_min[repeat])
         a_round = self.distance[int(self.nfa.repeat_again[repeat])]

@@ -3,63 +3,84 @@
 In: an `Nfa`. Out: int64 (S,), the fewest bytes from a state to its block's RETURN, LOOP or LEAVE. A state at infinite
 distance is a dead end: the automaton never makes a configuration of it, so every configuration it makes can reach
 acceptance. For members whose number is in a frame the distance is a lower bound, exact in whether it is infinite. Cost:
-a few sweeps over the moves, until nothing changes (each sweep runs against the order of construction, which is nearly
-topological). Source: Knuth, "A generalization of Dijkstra's algorithm" (IPL 6(1), 1977), by relaxation.
+one visit to each state and move, in the order of the distances. Source: Knuth, "A generalization of Dijkstra's
+algorithm" (IPL 6(1), 1977).
 """
 
 from __future__ import annotations
 
+import heapq
+
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas_cache.nfa import CALL, COUNT, ENTER, GO_ON, LEAVE, LOOP, LOOPED, PASS, PICK, RETURN, TAIL, Nfa
+from schemas_cache.nfa import CALL, COUNT, ENTER, GO_ON, LEAVE, LOOP, LOOPED, NONE, PASS, PICK, RETURN, TAIL, Nfa
 
 INFINITE = np.int64(2**62)
 _FARTHEST = 2**61  # what finite sums are clipped at
+_BY_OPERATION = -1
 _ONWARD = frozenset({COUNT, PASS, PICK, GO_ON})
 
 
 def block_distances(nfa: Nfa) -> NDArray[np.int64]:
-    """Compute the distances; O(moves) for each of a few sweeps."""
+    """Compute the distances, nearest states first; O(moves * log(states))."""
     far = int(INFINITE)
-    edge_start, edge_to = nfa.edge_start.tolist(), nfa.edge_to.tolist()
-    epsilon_start, epsilon_to = nfa.epsilon_start.tolist(), nfa.epsilon_to.tolist()
-    op: list[int] = nfa.op.tolist()
-    op_arg: list[int] = nfa.op_arg.tolist()
-    op_to: list[int] = nfa.op_to.tolist()
-    distance: list[int] = [0 if kind in (LOOP, RETURN, LEAVE) else far for kind in op]
-
-    def through(state: int) -> int:
-        """Distance by the state's operation."""
-        if op[state] == CALL:
-            return _sum(distance[op_arg[state]], 0 if op_to[state] == TAIL else distance[op_to[state]])
-        if op[state] == ENTER:
-            return _round_trip(nfa, op_arg[state], distance)
-        return distance[op_to[state]] if op[state] in _ONWARD else far
-
-    changed = True
-    while changed:
-        changed = False
-        for state in range(len(op) - 1, -1, -1):
-            best = min(distance[state], through(state))
-            for to in edge_to[edge_start[state] : edge_start[state + 1]]:
-                best = min(best, distance[to] + 1)
-            for to in epsilon_to[epsilon_start[state] : epsilon_start[state + 1]]:
-                best = min(best, distance[to])
-            if best < distance[state]:
-                distance[state], changed = best, True
-    return np.minimum(np.array(distance, np.object_), far).astype(np.int64)
+    users = _users(nfa)
+    through = _Operations(nfa)
+    distance = [0 if kind in (LOOP, RETURN, LEAVE) else far for kind in nfa.op.tolist()]
+    queue = [(0, state) for state, known in enumerate(distance) if known == 0]
+    while queue:
+        near, state = heapq.heappop(queue)
+        if near > distance[state]:
+            continue
+        for user, step in users[state]:
+            found = near + step if step != _BY_OPERATION else through.distance(user, distance)
+            if found < distance[user]:
+                distance[user] = found
+                heapq.heappush(queue, (found, user))
+    return np.array(distance, np.int64)
 
 
-def _round_trip(nfa: Nfa, repeat: int, distance: list[int]) -> int:
-    """Fewest bytes through a counted repeat and on to the end of the surrounding block.
+def _users(nfa: Nfa) -> list[list[tuple[int, int]]]:
+    """List for each state who may come nearer when it does: the state and the bytes between, or _BY_OPERATION."""
+    users: list[list[tuple[int, int]]] = [[] for _ in range(nfa.states)]
+    for start, targets, step in ((nfa.edge_start, nfa.edge_to, 1), (nfa.epsilon_start, nfa.epsilon_to, 0)):
+        sources = np.repeat(np.arange(nfa.states), np.diff(start)).tolist()
+        for source, to in zip(sources, targets.tolist(), strict=True):
+            users[to].append((source, step))
+    for state in np.flatnonzero(nfa.op != NONE).tolist():
+        op, arg, to = int(nfa.op[state]), int(nfa.op_arg[state]), int(nfa.op_to[state])
+        needed = [arg, to] if op == CALL and to != TAIL else [arg] if op == CALL else [to] if op in _ONWARD else []
+        if op == ENTER:
+            needed = [int(part[arg]) for part in (nfa.repeat_body, nfa.repeat_again, nfa.repeat_exit)]
+        for other in needed:
+            users[other].append((state, _BY_OPERATION))
+    return users
 
-    For members it is a lower bound: how many there have to be is not looked at.
-    """
-    further = max(int(nfa.repeat_min[repeat]), 1) - 1 if nfa.repeat_kind[repeat] == LOOPED else 0
-    once, leave = distance[int(nfa.repeat_body[repeat])], distance[int(nfa.repeat_exit[repeat])]
-    again = distance[int(nfa.repeat_again[repeat])] if further else 0
-    return _sum(once, leave, again if again >= INFINITE else min(further * again, _FARTHEST))
+
+class _Operations:
+    """Distances by the operation of a state, from those of the states that it leads to."""
+
+    def __init__(self, nfa: Nfa) -> None:
+        self._nfa = nfa
+
+    def distance(self, state: int, known: list[int]) -> int:
+        """Distance of a state that carries an operation."""
+        op, arg, to = (int(part[state]) for part in (self._nfa.op, self._nfa.op_arg, self._nfa.op_to))
+        if op == CALL:
+            return _sum(known[arg], 0 if to == TAIL else known[to])
+        return self._round_trip(arg, known) if op == ENTER else known[to]
+
+    def _round_trip(self, repeat: int, known: list[int]) -> int:
+        """Fewest bytes through a repeat and on to the end of the surrounding block.
+
+        For members it is a lower bound: how many there have to be is not looked at.
+        """
+        nfa = self._nfa
+        further = max(int(nfa.repeat_min[repeat]), 1) - 1 if nfa.repeat_kind[repeat] == LOOPED else 0
+        once, leave = known[int(nfa.repeat_body[repeat])], known[int(nfa.repeat_exit[repeat])]
+        again = known[int(nfa.repeat_again[repeat])] if further else 0
+        return _sum(once, leave, again if again >= INFINITE else min(further * again, _FARTHEST))
 
 
 def _sum(*distances: int) -> int:

@@ -111,7 +111,7 @@ class Frames:
     def go_on(self, frame: int) -> int:
         """Return the frame as far as a further member may be picked; NO_FRAME where none may."""
         repeat = self._content[frame][0]
-        return self._choose(frame, lambda members: members if self.members.may_go_on(repeat, members) else None)
+        return self._choose(frame, lambda members: self.members.go_on(repeat, members))
 
     def leave(self, frame: int) -> int:
         """Return the frame to leave to where enough members are written, and no more than may be; else NO_FRAME."""

@@ -87,8 +87,8 @@ DEFAULT_LIMITS = Limits()
 MAX_NAME_NESTING = 64
 """Declared names of an open object that begin with each other, one by one: as deep nests what all other names are."""
 
-MAX_KEY_KINDS = 64
-"""Combinations of `patternProperties` that keys of one object can match: six patterns that all overlap."""
+MAX_KEY_KINDS = 32
+"""Combinations of `patternProperties` that keys of one object can match: five patterns that all overlap."""
 
 MAX_LISTED_KEYS = 256
 """Keys of a finite language that are written one by one, so that none repeats; beyond, they are a language."""

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from schemas_cache.nfa import MORE, UNBOUNDED, Nfa
 
-Set = tuple[int, int]  # bits of the members that are written, and how many others are
+Set = tuple[int, int, bool]  # bits of the members that are written, how many others are, whether the next one is due
 
 
 class Members:
@@ -29,7 +29,7 @@ class Members:
         self._more = nfa.pick_more.tolist()
         self._sets: list[Set] = []
         self._ids: dict[Set, int] = {}
-        self.none = self.add((0, 0))
+        self.none = self.add((0, 0, False))
 
     def __len__(self) -> int:
         return len(self._sets)
@@ -48,23 +48,38 @@ class Members:
 
     def count(self, members: int) -> int:
         """How many are written in all."""
-        written, others = self._sets[members]
+        written, others, _ = self._sets[members]
         return written.bit_count() + others
 
     def pick(self, repeat: int, members: int, member: int) -> int | None:
         """Return the set with one more, or None where it is written already or would make the total impossible."""
-        written, others = self._sets[members]
+        written, others, _ = self._sets[members]
         if member == MORE:
             others += 1
         elif written >> member & 1:
             return None
         else:
             written |= 1 << member
-        return self.add((written, self._saturated(repeat, others))) if self._possible(repeat, written, others) else None
+        if not self._possible(repeat, written, others):
+            return None
+        return self.add((written, self._saturated(repeat, others), False))
 
-    def may_go_on(self, repeat: int, members: int) -> bool:
-        """Whether a further one may be picked."""
-        written, others = self._sets[members]
+    def go_on(self, repeat: int, members: int) -> int | None:
+        """Return the set with the next member due, or None where no further one may be picked."""
+        written, others, _ = self._sets[members]
+        return self.add((written, others, True)) if self._may_go_on(repeat, written, others) else None
+
+    def missing(self, repeat: int, members: int) -> tuple[int, int]:
+        """Which required members are not written yet, as bits, and how many more there have to be besides."""
+        written, others, _ = self._sets[members]
+        missing = self._required[repeat] & ~written
+        return missing, max(self._min[repeat] - written.bit_count() - others - missing.bit_count(), 0)
+
+    def is_due(self, members: int) -> bool:
+        """Whether the next member is due: the separator was begun."""
+        return self._sets[members][2]
+
+    def _may_go_on(self, repeat: int, written: int, others: int) -> bool:
         candidates = range(self._total[repeat])
         if self._more[repeat] and self._possible(repeat, written, others + 1):
             return True
@@ -72,7 +87,7 @@ class Members:
 
     def complete(self, repeat: int, members: int) -> bool:
         """Whether all that are required are written, and as many as there have to be."""
-        written, others = self._sets[members]
+        written, others, _ = self._sets[members]
         count = written.bit_count() + others
         missing = self._required[repeat] & ~written
         return not missing and count >= self._min[repeat] and self._at_most(repeat, count)

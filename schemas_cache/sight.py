@@ -84,9 +84,9 @@ class Sight:
     def _members(self, repeat: int, frame: int, reach: int) -> str:
         frames, leave = self._automaton.frames, int(self._automaton.nfa.repeat_exit[repeat])
         sets = [
-            f"{written:x} {others} {self._seen(leave, parent, reach)}"
+            f"{written:x} {others} {due} {self._seen(leave, parent, reach)}"
             for members, parent in frames.continuation(frame)
-            for written, others in [frames.members.content(members)]
+            for written, others, due in [frames.members.content(members)]
         ]
         return f"{repeat} {sorted(sets)}"
 

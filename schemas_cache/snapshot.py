@@ -49,8 +49,8 @@ def restore(header: dict[str, Any], arrays: Arrays, index: TokenIndex, max_state
     nfa = Nfa(start=header["start"], pointers=tuple(map(tuple, header["pointers"])), **nfa_arrays)
     alphabet = Alphabet(**{f.name: arrays[f"alphabet.{f.name}"] for f in fields(Alphabet)})
     automaton = Automaton(nfa, alphabet, max_states, arrays["distance"])
-    for written, others in header["sets"]:
-        automaton.frames.members.add((int(written, 16), others))
+    for written, others, due in header["sets"]:
+        automaton.frames.members.add((int(written, 16), others, due))
     _restore_states(automaton, arrays)
     tokens = TokenAutomaton(automaton, index)
     tokens.rows.adopt(arrays["row_digests"], arrays["row_bits"], arrays["row_of_state"])
@@ -77,11 +77,11 @@ def _capture_states(automaton: Automaton, kept: int) -> Arrays:
     }
 
 
-def _capture_sets(automaton: Automaton) -> list[tuple[str, int]]:
-    """Sets of members as hexadecimal bits and a number, in the order in which they were made."""
+def _capture_sets(automaton: Automaton) -> list[tuple[str, int, bool]]:
+    """Sets of members, their bits in hexadecimal, in the order in which they were made."""
     members = automaton.frames.members
     sets = (members.content(number) for number in range(len(members)))
-    return [(f"{written:x}", others) for written, others in sets]
+    return [(f"{written:x}", others, due) for written, others, due in sets]
 
 
 def _restore_states(automaton: Automaton, arrays: Arrays) -> None:

@@ -9,7 +9,8 @@ form, and warnings; or every reason why not, at once. Cost: linear in the schema
 3. `loops`: references that only lead back to themselves.
 4. `merge`: subschemas that hold together (`$ref`, `allOf`, `anyOf` and their neighbours) as one set of facets; `logic`:
    complements, for `not`, `if` and `oneOf`; `disjoint`: which subschemas never hold together.
-5. `numbers`, `values`, `names`, `free`, `layout`: texts of each kind; `lowering`: a rule for each reference.
+5. `numbers`, `values`, `names`, `free`, `layout`: texts of each kind; `evaluated`, `object_keys`, `members`: which keys
+   an object has, what their values are, how they are put together; `lowering`: a rule for each reference.
 6. `prune`: rules without a finite text, and characters that the vocabulary lacks.
 
 Semantics are the standard's: a keyword constrains instances of its own type only, `{"minLength": 3}` allows numbers.

@@ -17,8 +17,8 @@ from itertools import product
 
 from schemas_cache.grammar import EMPTY, NEVER, Expr, Member, alt, concat, picks, repeat
 from schemas_cache.limits import MAX_CONTAINS, MAX_COUNTED_ELEMENTS, MAX_POSITIONS_BESIDE_CONTAINS
+from schemas_cache.schema.complements import NoComplementError
 from schemas_cache.schema.elements import ANY_INDEX, Element, Elements, sequence, with_also
-from schemas_cache.schema.logic import NoComplementError
 from schemas_cache.schema.merge import Facets, Schemas
 
 

@@ -8,7 +8,7 @@ A proof is about the standard's open reading: it merges the two branches (and, i
 holds beside them) and asks the writers of scalars whether anything is left; an object is impossible when a required
 member is, an array when an element is. `oneOf`s inside count as `anyOf`, so what is proved impossible is.
 
-Rejected: comparing keyword by keyword (a second semantics for each pair of keywords, and silent on patterns, formats and
+Rejected: comparing keyword by keyword (a second semantics for each pair of keywords, silent on patterns, formats and
 `multipleOf`); writing both branches as grammars and intersecting those (not closed).
 """
 
@@ -21,13 +21,13 @@ from schemas_cache.errors import Finding, PatternError, SchemaTooComplexError
 from schemas_cache.grammar import Never
 from schemas_cache.limits import MAX_PROOF_ALTERNATIVES
 from schemas_cache.machines import MachineTooLargeError
+from schemas_cache.schema.complements import NoComplementError
 from schemas_cache.schema.elements import element, prefix_length
 from schemas_cache.schema.evaluated import value_node
-from schemas_cache.schema.keys import pattern_keys
-from schemas_cache.schema.logic import Complements, NoComplementError
+from schemas_cache.schema.logic import Complements
 from schemas_cache.schema.merge import Choice, Facets, Node, Schemas, alternatives, simplify
 from schemas_cache.schema.numbers import write_number
-from schemas_cache.schema.strings import write_string
+from schemas_cache.schema.strings import pattern_machine, write_string
 from schemas_cache.schema.values import Judge, distinct, identity, type_of
 from schemas_cache.schema.writing import Writing
 
@@ -91,7 +91,7 @@ class Prover:
         """What a member of this name has to satisfy; none where a pattern cannot tell."""
         patterns = {pattern for layer in facets.layers.values() for pattern in layer.patterns}
         try:
-            matched = frozenset(pattern for pattern in patterns if pattern_keys(pattern).accepts(name.encode()))
+            matched = frozenset(pattern for pattern in patterns if pattern_machine(pattern).accepts(name.encode()))
         except (PatternError, MachineTooLargeError):
             return ()
         return value_node(facets, self.schemas, name, matched)

@@ -1,9 +1,11 @@
 """Languages of keys: what `patternProperties`, `propertyNames` and declared names leave for each kind of key.
 
-In: patterns, and a language of all keys that are allowed. Out: `FiniteAutomaton`s over values, disjoint: one for each
-combination of patterns that some key matches. So patterns that overlap are conjoined exactly, and a key that matches
-none is a further kind. Cost: a product for each pattern and kind; bounded. Rejected: one alternative for each pattern
-(a key that matches two would satisfy one of them only).
+In: patterns and names. Out: `FiniteAutomaton`s over values, disjoint: one for each combination of patterns that some
+key matches. So patterns that overlap are conjoined exactly, and a key that matches none is a further kind. Cost: a
+product for each pattern and kind; bounded, and kept for the next object with the same patterns.
+
+Rejected: one alternative for each pattern (a key that matches two would satisfy one of them only), and taking declared
+names out before the patterns are told apart (a hundred names have a thousand states, and most kinds none of them).
 """
 
 from __future__ import annotations
@@ -12,15 +14,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+
+from schemas_cache.alphabet import Alphabet
 from schemas_cache.automaton import DEAD, START
-from schemas_cache.code_points import ANY
 from schemas_cache.finite import FiniteAutomaton
-from schemas_cache.grammar import CharClass, char_class, concat, repeat
+from schemas_cache.grammar import Expr, alt, char_class, concat
 from schemas_cache.limits import MAX_KEY_KINDS, MAX_LISTED_KEYS
-from schemas_cache.machines import intersect, is_empty, machine_of, subtract
-from schemas_cache.pattern import search_language
+from schemas_cache.machines import any_text, expr_of, intersect, is_empty, machine_of, subtract, trim
+from schemas_cache.schema.names import ANY_TEXT
+from schemas_cache.schema.strings import pattern_machine
 
 _PRINTABLE = range(0x20, 0x7F)
+_PARTS = 16
 
 
 class TooManyKindsError(Exception):
@@ -38,17 +44,12 @@ class Kind:
     keys: FiniteAutomaton
 
 
-@lru_cache(maxsize=256)
-def pattern_keys(pattern: str) -> FiniteAutomaton:
-    """All keys in which a pattern matches; raises `PatternError` and `MachineTooLargeError`."""
-    return machine_of(search_language(pattern))
-
-
-def kinds(keys: FiniteAutomaton, patterns: Iterable[str]) -> list[Kind]:
-    """Tell `keys` apart by the patterns that they match; raises `MachineTooLargeError` and `TooManyKindsError`."""
-    found = [] if is_empty(keys) else [Kind(frozenset(), keys)]
+@lru_cache(maxsize=64)
+def kinds(patterns: tuple[str, ...]) -> tuple[Kind, ...]:
+    """Tell all keys apart by the patterns that they match; raises `MachineTooLargeError` and `TooManyKindsError`."""
+    found = [Kind(frozenset(), any_text())]
     for pattern in patterns:
-        matching = pattern_keys(pattern)
+        matching = pattern_machine(pattern)
         halves = [
             half
             for kind in found
@@ -60,7 +61,63 @@ def kinds(keys: FiniteAutomaton, patterns: Iterable[str]) -> list[Kind]:
         found = [half for half in halves if not is_empty(half.keys)]
         if len(found) > MAX_KEY_KINDS:
             raise TooManyKindsError
-    return found
+    return tuple(found)
+
+
+def without(keys: FiniteAutomaton, names: Iterable[str]) -> FiniteAutomaton:
+    """`keys` but for these names; raises `MachineTooLargeError`."""
+    present = [name for name in names if keys.accepts(name.encode())]
+    return subtract(keys, tree(present)) if present else keys
+
+
+def tree(names: Iterable[str]) -> FiniteAutomaton:
+    """These names and no others, as a prefix tree: nothing to determinise or to make smaller."""
+    texts = [name.encode() for name in names]
+    letters = sorted({byte for text in texts for byte in text})
+    class_of = np.zeros(256, np.uint8)
+    class_of[letters] = np.arange(1, len(letters) + 1)
+    other = min(set(range(256)) - set(letters))  # no UTF-8 has every byte
+    sizes = np.array([256 - len(letters), *(1 for _ in letters)], np.int32)
+    rows: list[dict[int, int]] = [{}, {}]
+    ends = set()
+    for text in texts:
+        state = START
+        for letter in class_of[list(text)].tolist():
+            if letter not in rows[state]:
+                rows[state][letter] = len(rows)
+                rows.append({})
+            state = rows[state][letter]
+        ends.add(state)
+    next_state = np.zeros((len(rows), len(sizes)), np.int32)
+    for state, row in enumerate(rows):
+        next_state[state, list(row)] = list(row.values())
+    alphabet = Alphabet(class_of, np.array([other, *letters], np.uint8), sizes)
+    return FiniteAutomaton(alphabet, next_state, np.isin(np.arange(len(rows)), list(ends)))
+
+
+def expression(keys: FiniteAutomaton) -> Expr:
+    """The same keys as an expression: where anything may follow it is free text, which masks allow as a block."""
+    free = _anything(keys)
+    if free is None or free == START:
+        return expr_of(keys) if free is None else ANY_TEXT
+    states = np.arange(len(keys.accepting))
+    cut = np.where((states == free)[:, None], DEAD, keys.next_state).astype(np.int32)
+    before = trim(FiniteAutomaton(keys.alphabet, cut, states == free))
+    others = trim(FiniteAutomaton(keys.alphabet, cut, keys.accepting & (states != free)))
+    return alt(expr_of(others), concat(expr_of(before), ANY_TEXT))
+
+
+def _anything(keys: FiniteAutomaton) -> int | None:
+    """The state from which every text is accepted, if there is one; in a small automaton there are no two."""
+    ascii_letters = np.unique(keys.alphabet.class_of[:0x80])
+    loops = (keys.next_state[:, ascii_letters] == np.arange(len(keys.accepting))[:, None]).all(axis=1)
+    for state in np.flatnonzero(loops & keys.accepting).tolist():
+        number = np.arange(len(keys.accepting), dtype=np.int32)
+        number[[START, state]] = state, START
+        moved = FiniteAutomaton(keys.alphabet, number[keys.next_state[number]], keys.accepting[number])
+        if is_empty(subtract(any_text(), moved)):
+            return state
+    return None
 
 
 def listed(keys: FiniteAutomaton) -> list[str] | None:
@@ -76,11 +133,14 @@ def listed(keys: FiniteAutomaton) -> list[str] | None:
 
 
 def by_first_character(keys: FiniteAutomaton) -> list[FiniteAutomaton]:
-    """The same keys in parts, so that keys of two parts are never equal: by printable ASCII first characters."""
-    first = [char_class([(code, code)]) for code in _PRINTABLE if keys.next_state[START, keys.alphabet.class_of[code]]]
-    parts = [intersect(keys, machine_of(concat(char, repeat(CharClass(ANY), 0, None)))) for char in first]
-    plain = char_class([(_PRINTABLE.start, _PRINTABLE.stop - 1)])
-    parts.append(subtract(keys, machine_of(concat(plain, repeat(CharClass(ANY), 0, None)))))
+    """The same keys in parts, so that keys of two parts are never equal; raises `MachineTooLargeError`.
+
+    One part for each value of the last four bits of a printable ASCII first character, and one for all other keys. More
+    parts would be more sets of them in frames.
+    """
+    first = [char_class((code, code) for code in _PRINTABLE if code % _PARTS == part) for part in range(_PARTS)]
+    parts = [intersect(keys, machine_of(concat(characters, ANY_TEXT))) for characters in first]
+    parts.append(subtract(keys, machine_of(concat(char_class([(_PRINTABLE[0], _PRINTABLE[-1])]), ANY_TEXT))))
     return [part for part in parts if not is_empty(part)]
 
 

@@ -5,9 +5,9 @@ members; times the bound where listed keys stand behind declared ones and both a
 
 JSON lets a key repeat, and the last one counts. A declared or listed key is written once at most. An open key may
 repeat, which no finite automaton can tell; so where a minimum depends on open keys, as many as it takes come first and
-differ in their first character (with `any_order` or a maximum: all of them): stricter than the schema, never looser. A
-maximum alone needs no such thing: repetitions only lower the count. Rejected: counting repetitions (`{"a": 1, "a": 1}`
-is one property), and refusing such a minimum altogether.
+differ in the last four bits of their first character (with `any_order` or a maximum: all of them): stricter than the
+schema, never looser. A maximum alone needs no such thing: repetitions only lower the count. Rejected: counting
+repetitions (`{"a": 1, "a": 1}` is one property), and refusing such a minimum altogether.
 """
 
 from __future__ import annotations

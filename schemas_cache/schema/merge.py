@@ -106,8 +106,8 @@ class Facets:
     """What a value has to satisfy, by keyword; `members` are the positions that went in.
 
     `conditions` are the members that hold because of a `not` or an `if` only: they never close an object. True: an
-    `if`, whose properties count as evaluated. `unenforced` is what could not be expressed at all, `choices` are those that no
-    branch was chosen of yet.
+    `if`, whose properties count as evaluated. `unenforced` is what could not be expressed at all, `choices` are those
+    that no branch was chosen of yet.
     """
 
     types: frozenset[str] = frozenset(ATOMS)
@@ -255,9 +255,7 @@ def _next_choice(facets: Facets) -> Choice:
     return facets.choices.pop(min(order, key=lambda i: facets.choices[i].keyword == "oneOf"))
 
 
-def _absorb(
-    facets: Facets, node: Node, trail: frozenset[str], schemas: Schemas, choice: Choice | None = None
-) -> bool:
+def _absorb(facets: Facets, node: Node, trail: frozenset[str], schemas: Schemas, choice: Choice | None = None) -> bool:
     """Add subschemas and what they refer to, an object's own keywords first; False: nothing satisfies them."""
     pending = [(pointer, trail, _role(facets, pointer, choice)) for pointer in node]
     while pending:

@@ -1,8 +1,8 @@
 """Which keys an object may have, and what the value of each has to satisfy.
 
 In: facets. Out: `ObjectKeys`: declared names, keys of finite languages one by one, and languages of open keys, each
-with the `Node` of its value. Cost: linear in the names without `patternProperties` and `propertyNames`; with them the
-products of `keys`. Everything is decided over values, so that no open key is a declared name, in whatever spelling.
+with the `Node` of its value. Cost: linear in the names, and the products of `keys` for `patternProperties` and
+`propertyNames`. Everything is decided over values, so that no open key is a declared name, in whatever spelling.
 
 An object is closed after merging: when no layer says what further names are and some layer has a property keyword.
 Members that hold because of a `not` or an `if` alone never close it.
@@ -15,30 +15,28 @@ from dataclasses import dataclass
 
 from schemas_cache.errors import Finding, PatternError, SchemaTooComplexError
 from schemas_cache.finite import FiniteAutomaton
-from schemas_cache.grammar import Expr
-from schemas_cache.limits import MAX_NAME_NESTING
-from schemas_cache.machines import MachineTooLargeError, expr_of, intersect, machine_of, texts_of, unite
+from schemas_cache.machines import MachineTooLargeError, intersect, unite
+from schemas_cache.schema.complements import ANYTHING
 from schemas_cache.schema.evaluated import value_node
 from schemas_cache.schema.key_schemas import schema_keys
-from schemas_cache.schema.keys import TooManyKindsError, kinds, listed, pattern_keys
-from schemas_cache.schema.logic import ANYTHING
+from schemas_cache.schema.keys import TooManyKindsError, kinds, listed, without
 from schemas_cache.schema.merge import Facets, Layer, Node
-from schemas_cache.schema.names import names_other_than, nesting
+from schemas_cache.schema.strings import pattern_machine, restricted
 from schemas_cache.schema.writing import Writing, owner_of
 
 HINT = "declare the names as properties"
 _TOO_LARGE = (MachineTooLargeError, TooManyKindsError)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class OpenKeys:
-    """Any key of a language, a value-level expression."""
+    """Any key of a language."""
 
-    language: Expr
+    keys: FiniteAutomaton
     node: Node
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ObjectKeys:
     """Keys by kind; a declared name without a node can have no value."""
 
@@ -48,15 +46,28 @@ class ObjectKeys:
 
 
 def object_keys(writing: Writing, facets: Facets) -> ObjectKeys:
-    """Tell the keys of an object apart; what cannot be enforced is noted and left out."""
+    """Tell the keys of an object apart; what cannot be enforced is noted and left out.
+
+    Raises
+    ------
+    SchemaTooComplexError
+        When an open object has too many declared names.
+    """
     allowed = _allowed_keys(writing, facets)
     facets, patterns = _readable_patterns(writing, facets)
     try:
         return _Teller(writing, facets, patterns, allowed).keys()
     except _TOO_LARGE as error:
+        reason = f"further keys cannot be told from the declared ones: {error}"
+        if not patterns and allowed is None:
+            raise SchemaTooComplexError(
+                [Finding(owner_of(facets), "properties", reason, "close the object")]
+            ) from error
         keyword = "patternProperties" if patterns else "propertyNames"
-        writing.cannot(Finding(owner_of(facets), keyword, f"the keys cannot be told apart: {error}", HINT))
-        return _Teller(writing, _without_patterns(facets, patterns), {}, None).keys()
+        writing.cannot(Finding(owner_of(facets), keyword, reason, HINT))
+        weaker = _without_patterns(facets, patterns)
+        weaker.key_schemas = {}
+        return object_keys(writing, weaker)
 
 
 def _allowed_keys(writing: Writing, facets: Facets) -> FiniteAutomaton | None:
@@ -78,7 +89,7 @@ def _readable_patterns(writing: Writing, facets: Facets) -> tuple[Facets, dict[s
     for pointer, layer in facets.layers.items():
         for pattern in layer.patterns:
             try:
-                found[pattern] = pattern_keys(pattern)
+                found[pattern] = pattern_machine(pattern)
             except PatternError as error:
                 reason = f'{error.reason}: "{error.construct}" at character {error.position} of "{pattern}"'
                 writing.cannot(Finding(pointer, "patternProperties", reason, error.hint))
@@ -114,15 +125,18 @@ class _Teller:
         layered = [name for layer in facets.layers.values() for name in layer.properties]
         declared = {name: self._declared(name) for name in dict.fromkeys([*layered, *facets.required])}
         others = [*declared, *facets.forbidden]
-        if self.patterns or self.allowed is not None:
-            return self._by_kind(declared, others)
-        node = self._open_node(frozenset())
-        if node is None:
-            return ObjectKeys(declared, {}, [])
-        if nesting(others) > MAX_NAME_NESTING:
-            reason = f"more than {MAX_NAME_NESTING} declared names begin with each other, in an open object"
-            raise SchemaTooComplexError([Finding(owner_of(facets), "properties", reason, "close the object")])
-        return ObjectKeys(declared, {}, [OpenKeys(names_other_than(others), node)])
+        languages: dict[Node, FiniteAutomaton] = {}
+        for kind in kinds(tuple(self.patterns)):
+            node = self._open_node(kind.matched)
+            if node is not None:
+                languages[node] = unite(languages[node], kind.keys) if node in languages else kind.keys
+        languages = {node: self._possible(keys, others) for node, keys in languages.items()}
+        finite = {node: names for node, keys in languages.items() if (names := listed(keys)) is not None}
+        return ObjectKeys(
+            declared,
+            {name: node for node, names in finite.items() for name in names},
+            [OpenKeys(keys, node) for node, keys in languages.items() if node not in finite],
+        )
 
     def _declared(self, name: str) -> Node | None:
         """What a declared or required name has to satisfy; None: it cannot be there."""
@@ -146,18 +160,7 @@ class _Teller:
         closing += [pointer for pointer in facets.required.values() if pointer not in facets.conditions]
         return self.writing.options.additional_properties == "open" or not closing
 
-    def _by_kind(self, declared: dict[str, Node | None], others: list[str]) -> ObjectKeys:
-        base = machine_of(names_other_than(others))
-        base = base if self.allowed is None else intersect(base, self.allowed)
-        base = base if self.writing.characters is None else intersect(base, texts_of(self.writing.characters))
-        languages: dict[Node, FiniteAutomaton] = {}
-        for kind in kinds(base, self.patterns):
-            node = self._open_node(kind.matched)
-            if node is not None:
-                languages[node] = unite(languages[node], kind.keys) if node in languages else kind.keys
-        finite = {node: names for node, keys in languages.items() if (names := listed(keys)) is not None}
-        return ObjectKeys(
-            declared,
-            {name: node for node, names in finite.items() for name in names},
-            [OpenKeys(expr_of(keys), node) for node, keys in languages.items() if node not in finite],
-        )
+    def _possible(self, keys: FiniteAutomaton, others: list[str]) -> FiniteAutomaton:
+        """Keys that are allowed, can be spelled and are none of `others`."""
+        keys = keys if self.allowed is None else intersect(keys, self.allowed)
+        return without(restricted(keys, self.writing.characters), others)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from schemas_cache.errors import Finding
+from schemas_cache.finite import FiniteAutomaton
 from schemas_cache.grammar import EMPTY, NEVER, Expr, Member, Never, alt, concat, literal, mark
-from schemas_cache.machines import MachineTooLargeError, expr_of, machine_of
+from schemas_cache.machines import MachineTooLargeError
 from schemas_cache.schema import free
-from schemas_cache.schema.keys import by_first_character
+from schemas_cache.schema.keys import by_first_character, expression
 from schemas_cache.schema.layout import Layout, layout
 from schemas_cache.schema.members import Members, UncountedError, needs_parts, together
 from schemas_cache.schema.merge import Facets, Node
@@ -83,7 +84,7 @@ class _Object:
         found = Members(
             [self._declared(name, node) for name, node in keys.declared.items()],
             [Member(self._member(name, self._value(node)), required=False) for name, node in keys.listed.items()],
-            alt(*(self._open(kind.language, self._value(kind.node)) for kind in keys.open)),
+            alt(*(self._open(kind.keys, self._value(kind.node)) for kind in keys.open)),
             self.around.comma,
             any_order=self.writing.options.key_order == "any",
         )
@@ -100,20 +101,18 @@ class _Object:
     def _member(self, name: str, value: Expr) -> Expr:
         return concat(string_literal(name, self.writing.characters), self.around.colon, mark(name, value))
 
-    def _open(self, language: Expr, value: Expr) -> Expr:
-        key = concat(QUOTE, json_string(language, self.writing.characters), QUOTE)
+    def _open(self, keys: FiniteAutomaton, value: Expr) -> Expr:
+        key = concat(QUOTE, json_string(expression(keys), self.writing.characters), QUOTE)
         return concat(key, self.around.colon, value)
 
     def _parts(self, keys: ObjectKeys) -> list[Expr]:
         """Open members apart by the first character of their keys."""
         try:
-            parts = [
-                (expr_of(part), kind) for kind in keys.open for part in by_first_character(machine_of(kind.language))
-            ]
+            parts = [(part, kind.node) for kind in keys.open for part in by_first_character(kind.keys)]
         except MachineTooLargeError as error:
             self._cannot_count(str(error))
             return []
-        return [self._open(language, self._value(kind.node)) for language, kind in parts]
+        return [self._open(part, self._value(node)) for part, node in parts]
 
     def _value(self, node: Node) -> Expr:
         """A value; a rule of its own where members are counted, since those may be written several times."""

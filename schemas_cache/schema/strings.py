@@ -160,7 +160,7 @@ def _product(writing: Writing, facets: Facets, demands: list[Demand], low: int, 
             writing.cannot(_too_large(demand.pointer, demand.keyword, error))
     found = any_text() if found is None else found
     try:
-        return _of_length(_restricted(found, writing.characters), low, high)
+        return _of_length(restricted(found, writing.characters), low, high)
     except MachineTooLargeError as error:
         for pointer, keyword in facets.lengths_at or [(demand.pointer, demand.keyword) for demand in demands]:
             writing.cannot(_too_large(pointer, keyword, error))
@@ -174,7 +174,8 @@ def _with_demand(found: FiniteAutomaton | None, demand: Demand) -> FiniteAutomat
     return machine if found is None else _intersect(found, machine)
 
 
-def _restricted(machine: FiniteAutomaton, characters: Characters) -> FiniteAutomaton:
+def restricted(machine: FiniteAutomaton, characters: Characters) -> FiniteAutomaton:
+    """The strings of `machine` that can be spelled; raises `MachineTooLargeError`."""
     return machine if characters is None else _intersect(machine, texts_of(_spellable(characters)))
 
 

@@ -143,3 +143,13 @@ def test_repeats_inside_members_count_apart() -> None:
         False,
         False,
     ]
+
+
+def test_shortest_way_through_members_in_any_order_tries_no_orders() -> None:
+    """Twenty of forty members have to come: the search goes straight on, and the cost is exact once it has begun."""
+    many = [Member(literal(f'"m{i}": {"9" * (i % 7 + 1)}'), required=i % 2 == 0) for i in range(40)]
+    automaton = automaton_of(concat(literal("{"), picks(many, literal(", "), literal("x"), 30), literal("}")))
+    way = automaton.shortest(START)
+    assert accepts(automaton, way.decode())
+    assert len(way) - 1 == automaton.cost(automaton.walk(START, b"{"))
+    assert len(automaton) < 3_000

@@ -194,3 +194,20 @@ def test_long_unique_arrays() -> None:
     shuffled = choices[::-1][::2] + choices[::2]
     texts = [json.dumps(some) for some in (shuffled[1:], shuffled, [*shuffled[2:], shuffled[3]])]
     assert [True, False, False] == [takes(schema, text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"prefixItems": [{"type": "null"}, {"type": "integer"}], "items": {"type": "integer"}},
+        {"items": {"type": ["integer", "null"]}, "contains": {"type": "null"}, "maxItems": 4},
+        {"items": {"enum": [None, 1, 2]}, "uniqueItems": True},
+    ],
+)
+def test_indented(schema: dict[str, Any]) -> None:
+    """Under `pretty` an array in an object is what `json.dumps` writes with an indent of two."""
+    made = compile_schema(
+        {"type": "object", "properties": {"a": {"type": "array"} | schema}}, BYTES, whitespace="pretty"
+    )
+    texts = [json.dumps({"a": value}, indent=2) for value in ([None], [None, 1, 2], ["a"])]
+    assert [True, True, False] == [takes(made, text) for text in texts]

@@ -90,7 +90,11 @@ def test_automaton_of_all_demands(schema: dict[str, Any], values: list[str]) -> 
 @given(data=st.data())
 def test_format_beside_pattern_and_lengths(name: str, data: st.DataObject) -> None:
     """A format is one more automaton in the product."""
-    schema = {"type": "string", "format": name, "pattern": data.draw(st.sampled_from(["[0-9]", "^[^a]*$", "a|-"]))}
+    schema: dict[str, Any] = {
+        "type": "string",
+        "format": name,
+        "pattern": data.draw(st.sampled_from(["[0-9]", "^[^a]*$", "a|-"])),
+    }
     schema["minLength"] = data.draw(st.integers(0, 12))
     schema["maxLength"] = data.draw(st.integers(8, 40))
     values = [*SAMPLES, data.draw(st.text("01.:@-/abP", max_size=12))]
