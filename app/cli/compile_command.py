@@ -11,7 +11,15 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from app.cli.source import AdditionalProperties, UsageError, Whitespace, finding_line, read_source, tell_warnings
+from app.cli.source import (
+    AdditionalProperties,
+    KeyOrder,
+    UsageError,
+    Whitespace,
+    finding_line,
+    read_source,
+    tell_warnings,
+)
 from engine import load_model
 from schemas_cache import Source, Vocabulary
 from schemas_cache.compile import build_grammar, compile_source
@@ -44,6 +52,7 @@ def compile_(
     additional_properties: Annotated[
         AdditionalProperties, typer.Option(help="What an absent additionalProperties means.")
     ] = AdditionalProperties.closed,
+    key_order: Annotated[KeyOrder, typer.Option(help="In which order keys come.")] = KeyOrder.declared,
     strict: Annotated[bool, typer.Option(help="Refuse what cannot be enforced exactly, instead of a warning.")] = True,
 ) -> None:
     """Compile a schema and show a stage: grammar, NFA, DFA, minimal DFA, or a report.
@@ -58,7 +67,7 @@ def compile_(
     """
     if dot and stage in (Stage.grammar, Stage.report):
         raise UsageError(f"--dot draws automata, and --stage {stage} is text; add --stage nfa, dfa or min")
-    source = read_source(schema, regex, whitespace, additional_properties, strict=strict)
+    source = read_source(schema, regex, whitespace, additional_properties, key_order, strict=strict)
     tokens = read_vocabulary(vocabulary)
     if stage is Stage.report:
         _report(source, tokens)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from app.cli.source import AdditionalProperties, Whitespace, read_source, tell_warnings
+from app.cli.source import AdditionalProperties, KeyOrder, Whitespace, read_source, tell_warnings
 from app.proof import judge
 from app.settings import Settings
 from engine import Choice, Engine, EngineConfig, Request, Sampling
@@ -65,6 +65,7 @@ def generate(
     additional_properties: Annotated[
         AdditionalProperties, typer.Option(help="What an absent additionalProperties means.")
     ] = AdditionalProperties.closed,
+    key_order: Annotated[KeyOrder, typer.Option(help="In which order keys come.")] = KeyOrder.declared,
     strict: Annotated[bool, typer.Option(help="Refuse what cannot be enforced exactly, instead of a warning.")] = True,
     stats: Annotated[bool, typer.Option(help="Say on standard error how many are valid, and what they cost.")] = False,
 ) -> None:
@@ -79,7 +80,7 @@ def generate(
 
         echo '{"enum": ["yes", "no"]}' | katagami generate --schema - --count 5
     """
-    source = read_source(schema, regex, whitespace, additional_properties, strict=strict)
+    source = read_source(schema, regex, whitespace, additional_properties, key_order, strict=strict)
     sampling = Sampling(temperature=temperature, seed=seed)
     with _running(model) as engine:
         tokenizer = next(iter(engine.models.values())).tokenizer

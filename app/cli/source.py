@@ -31,6 +31,13 @@ class AdditionalProperties(StrEnum):
     open = "open"
 
 
+class KeyOrder(StrEnum):
+    """In which order an object's keys come."""
+
+    declared = "declared"
+    any = "any"
+
+
 class UsageError(ValueError):
     """Arguments that do not fit together."""
 
@@ -40,6 +47,7 @@ def read_source(
     regex: str | None,
     whitespace: Whitespace,
     additional_properties: AdditionalProperties,
+    key_order: KeyOrder,
     *,
     strict: bool,
 ) -> Source:
@@ -48,9 +56,7 @@ def read_source(
         raise UsageError("give a schema file (or - for standard input), or --regex PATTERN, and not both")
     if regex is not None:
         return regex_source(regex)
-    options = SchemaOptions(
-        strict=strict, whitespace=whitespace.value, additional_properties=additional_properties.value
-    )
+    options = SchemaOptions(strict, whitespace.value, additional_properties.value, key_order.value)
     return schema_source(read_schema(schema or "-"), options)
 
 

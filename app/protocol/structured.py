@@ -76,7 +76,7 @@ class StructuredOptions(Fields):
     whitespace: Literal["spaced", "compact", "flexible", "pretty"] = "spaced"
     on_limit: Annotated[Literal["close", "truncate", "error"], only("truncate")] = "truncate"
     additional_properties: Literal["closed", "open"] = "closed"
-    key_order: Annotated[Literal["declared", "any"], only("declared")] = "declared"
+    key_order: Literal["declared", "any"] = "declared"
     method: Annotated[Literal["mask", "retry", "asap", "smc"], only("mask")] = "mask"
     diagnostics: Annotated[StrictBool, only(False)] = False
     logprobs: Annotated[Literal["raw", "masked"], only("raw")] = "raw"

@@ -15,8 +15,9 @@ form, and warnings; or every reason why not, at once. Cost: linear in the schema
 
 Semantics are the standard's: a keyword constrains instances of its own type only, `{"minLength": 3}` allows numbers.
 What JSON leaves free is fixed: keys in the order of `properties`, then required names that are not declared, then open
-keys (or all in any order, on request); blanks by mode; integers as plain digits. `additionalProperties` absent means closed by default, for objects that
-have a property keyword. Words that no draft knows pass, with a warning, but for likely slips: see `keywords`.
+keys (or all in any order, on request); blanks by mode; integers as plain digits, with `.0` at most.
+`additionalProperties` absent means closed by default, for objects that have a property keyword. Words that no draft
+knows pass, with a warning, but for likely slips: see `keywords`.
 """
 
 from __future__ import annotations

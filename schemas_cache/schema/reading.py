@@ -181,7 +181,8 @@ class _Reader:
             return False
         near = difflib.get_close_matches(name, FORMATS, n=1, cutoff=0.7)
         hint = f'did you mean "{near[0]}"?' if near else "write a pattern if it is meant as a constraint"
-        self._warn(Finding(pointer, "format", f'"{name}" is no format that is known here; it constrains nothing', hint, is_note=True))
+        reason = f'"{name}" is no format that is known here; it constrains nothing'
+        self._warn(Finding(pointer, "format", reason, hint, is_note=True))
         return True
 
     def _keep(self, pointer: str, word: str, value: Json, keywords: Keywords, children: list[tuple[str, Json]]) -> None:

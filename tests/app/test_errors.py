@@ -180,7 +180,6 @@ def test_field_rules(refusal: Any, fields: dict[str, Any], code: str, param: str
         ({"on_limit": "close"}, "unsupported_parameter", "on_limit"),
         ({"on_limit": "error"}, "unsupported_parameter", "on_limit"),
         ({"additional_properties": "ajar"}, "invalid_value", "additional_properties"),
-        ({"key_order": "any"}, "unsupported_parameter", "key_order"),
         ({"method": "retry"}, "unsupported_parameter", "method"),
         ({"method": "asap"}, "unsupported_parameter", "method"),
         ({"method": "smc"}, "unsupported_parameter", "method"),
