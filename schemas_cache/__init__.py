@@ -2,22 +2,30 @@
 
 The pipeline, in order, one file a stage:
 
-    source            what is asked: a schema, any JSON object, a regular expression, choices
-    schema/, pattern  document -> grammar, over the values of strings
-    spelling, utf8    values -> bytes: escapes and UTF-8
-    grammar           the expression type between front ends and automata
-    nfa               expressions -> NFA with calls and counters
-    alphabet          bytes -> equivalence classes
-    distance          dead ends, and how far each state is from the end of its block
-    frames, closure   what happens after a block; one step of the subset construction
-    automaton         the lazily determinised automaton: states are ints
-    finite            whole exploration and minimisation, where there is an end to it
-    vocabulary, trie  the tokens as bytes, and as a flat trie
-    sight, masks      what one token can see of a state -> one row of bits, shared by what looks alike
-    token_automaton   steps by token; the dense table for small finite cases
-    matcher           one sequence's walk
-    compile           all of the above in a row
-    snapshot, codec, store   tables as arrays, as bytes, on disk
+    source                   what is asked: a schema, any JSON object, a regular expression, choices
+    schema/                  document -> grammar, over the values of strings
+    pattern_classes, anchors, pattern      regular expression -> grammar, over the values of strings
+    code_points, utf8, escapes, spelling   values -> bytes: sets of characters, UTF-8, escapes
+    machines, lengths        finite automata over values, where the front ends need "and", "not" or a length
+    grammar                  the expression type between front ends and automata
+    nfa, nfa_table, thompson expressions -> NFA with calls and counters
+    alphabet                 bytes -> equivalence classes
+    members, distance, pick_costs          members in any order; how far each state is from the end of its block
+    frames, closure          what happens after a block; one step of the subset construction
+    automaton                the lazily determinised automaton: states are ints
+    finite                   whole exploration and minimisation, where there is an end to it
+    pieces, vocabulary       the tokens as bytes
+    trie, token_index        the tokens as flat tries, and those that a free string takes as a block
+    reach, sight, masks      what can be finished, what one token can see of a state -> one row of bits
+    size, token_automaton    steps by token; the dense table for small finite cases
+    matcher                  one sequence's walk
+    fewest_tokens            the least budget that a document fits in
+    snapshot, codec          tables as arrays, as bytes
+    compile                  all of the above in a row
+    entries, disk, write_behind, store     what was compiled and learnt, in memory and on disk
+    show                     each stage as text and as Graphviz
+
+`errors` and `limits` are free to all; `machines` and `lengths` build their automata with `nfa` to `finite`.
 
 A minimal engine loop::
 

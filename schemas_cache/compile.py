@@ -25,13 +25,13 @@ from schemas_cache.fewest_tokens import minimum_tokens
 from schemas_cache.grammar import Grammar
 from schemas_cache.limits import DEFAULT_LIMITS, MAX_SHORTEST_BYTES, Limits
 from schemas_cache.matcher import Matcher
-from schemas_cache.nfa import build_nfa
 from schemas_cache.pattern import full_language
 from schemas_cache.schema import SchemaOptions, choice_grammar, json_object_grammar, lower
 from schemas_cache.schema.options import AdditionalProperties, KeyOrder, Whitespace
 from schemas_cache.snapshot import capture, restore
 from schemas_cache.source import Source, regex_source, schema_source
 from schemas_cache.spelling import utf8
+from schemas_cache.thompson import build_nfa
 from schemas_cache.token_automaton import TokenAutomaton
 from schemas_cache.token_index import token_index
 from schemas_cache.vocabulary import Vocabulary

@@ -23,8 +23,8 @@ from schemas_cache.code_points import ANY
 from schemas_cache.finite import FiniteAutomaton, explore, minimize
 from schemas_cache.grammar import NEVER, CharClass, Expr, Grammar, Machine, char_class, repeat
 from schemas_cache.limits import MAX_MACHINE_STATES
-from schemas_cache.nfa import build_nfa
 from schemas_cache.spelling import utf8
+from schemas_cache.thompson import build_nfa
 
 _MINIMIZED_STATES = 1_000  # beyond, refining partitions takes longer than the states it saves
 _CONTINUATION = np.arange(256) & 0xC0 == 0x80

@@ -24,8 +24,8 @@ from engine import load_model
 from schemas_cache import Source, Vocabulary
 from schemas_cache.compile import build_grammar, compile_source
 from schemas_cache.finite import explore, minimize
-from schemas_cache.nfa import build_nfa
 from schemas_cache.show import show_dfa, show_grammar, show_nfa
+from schemas_cache.thompson import build_nfa
 
 MAX_SHOWN_STATES = 20_000  # beyond it nobody reads the table
 

@@ -4,14 +4,28 @@ In: a schema as `json.loads` gives it, and options. Out: a `Grammar` whose texts
 form, and warnings; or every reason why not, at once. Cost: linear in the schema but where `anyOf`s meet; the limits of
 `schemas_cache.limits` hold throughout.
 
-1. `document`: limits, annotations removed; also the canonical form and its hash. `references`: targets by position.
-2. `keywords`, `reading`: all that the root reaches, each keyword checked; what is malformed or cannot be enforced.
-3. `loops`: references that only lead back to themselves.
-4. `merge`: subschemas that hold together (`$ref`, `allOf`, `anyOf` and their neighbours) as one set of facets; `logic`:
-   complements, for `not`, `if` and `oneOf`; `disjoint`: which subschemas never hold together.
-5. `numbers`, `values`, `names`, `free`, `layout`: texts of each kind; `evaluated`, `object_keys`, `members`: which keys
-   an object has, what their values are, how they are put together; `lowering`: a rule for each reference.
-6. `prune`: rules without a finite text, and characters that the vocabulary lacks.
+The stages, in order; a file imports earlier ones only:
+
+    options, document         how a schema is read; limits, positions, the canonical form and its hash
+    references                where `$ref` and its kin lead, as positions
+    format_patterns, formats  which formats are known, and the patterns behind them
+    keywords, reading         all that the root reaches, each keyword checked; what is malformed or a slip
+    nodes, loops              subschemas that hold together; references that only lead back to themselves
+    facets, merge             what a value has to satisfy, and what each keyword adds to that
+    alternatives              a node -> facets: `$ref`, `allOf`, `anyOf` and their neighbours are one from here on
+    complements, logic        `not` and `if`, and `oneOf` where it asks: keywords that hold where others do not
+    writing, layout           what the writers below may ask of `lowering`; blanks
+    integers, number_machine, decimals, multiples, numbers   texts of numbers
+    names, strings, free      texts of strings; free JSON
+    values                    listed values: which are allowed, and their texts
+    evaluated                 who speaks of a member or an element, `unevaluated...` included
+    keys, key_schemas         languages of keys, of `patternProperties` and `propertyNames`
+    elements, containing, unique, arrays   elements by position, counted, different; arrays
+    object_keys, members, objects          which keys there are, how members are put together; objects
+    disjoint                  which subschemas never hold together, for `oneOf`
+    lowering                  a rule for each reference, merged subschema and conjunction
+    prune                     without rules that have no finite text, and characters that the vocabulary lacks
+    plain                     a choice of texts, which has no schema
 
 Semantics are the standard's: a keyword constrains instances of its own type only, `{"minLength": 3}` allows numbers.
 What JSON leaves free is fixed: keys in the order of `properties`, then required names that are not declared, then open

@@ -9,10 +9,10 @@ from __future__ import annotations
 from schemas_cache.errors import Finding
 from schemas_cache.grammar import NEVER, Expr, Never
 from schemas_cache.schema import free
-from schemas_cache.schema.containing import UncountedError, Wanted, elements_among, wanted_of
+from schemas_cache.schema.containing import UncountedElementsError, Wanted, elements_among, wanted_of
 from schemas_cache.schema.elements import Elements, element, prefix_length, sequence
+from schemas_cache.schema.facets import Facets
 from schemas_cache.schema.layout import layout
-from schemas_cache.schema.merge import Facets
 from schemas_cache.schema.unique import NotFiniteError, unique_elements
 from schemas_cache.schema.writing import Writing, owner_of
 
@@ -58,6 +58,6 @@ def _members(elements: Elements, facets: Facets, low: int, high: int | None, wan
                 return unique
     try:
         return elements_among(elements, low, high, wanted)
-    except UncountedError as error:
+    except UncountedElementsError as error:
         elements.writing.cannot(Finding(error.pointer, error.keyword, str(error), "ask for fewer things at once"))
         return sequence(elements, low, high)

@@ -13,10 +13,9 @@ from typing import Any, Protocol
 
 from schemas_cache.limits import MAX_NEGATED_BRANCHES, MAX_NEGATED_NAMES
 from schemas_cache.schema.document import Json
-from schemas_cache.schema.merge import ATOMS
+from schemas_cache.schema.facets import ATOMS
+from schemas_cache.schema.nodes import ANYTHING, NOTHING
 from schemas_cache.schema.reading import Keywords
-
-NOTHING, ANYTHING = "^false", "^true"
 
 
 class NoComplementError(Exception):

@@ -19,7 +19,8 @@ from schemas_cache.grammar import EMPTY, NEVER, Expr, Member, alt, concat, picks
 from schemas_cache.limits import MAX_CONTAINS, MAX_COUNTED_ELEMENTS, MAX_POSITIONS_BESIDE_CONTAINS
 from schemas_cache.schema.complements import NoComplementError
 from schemas_cache.schema.elements import ANY_INDEX, Element, Elements, sequence, with_also
-from schemas_cache.schema.merge import Facets, Schemas
+from schemas_cache.schema.facets import Facets, least
+from schemas_cache.schema.nodes import Schemas
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Wanted:
         return replace(self, least=max(self.least - 1, 0), most=None if self.most is None else self.most - 1)
 
 
-class UncountedError(Exception):
+class UncountedElementsError(Exception):
     """A combination of counts that cannot be written."""
 
     def __init__(self, wanted: Wanted, keyword: str, reason: str) -> None:
@@ -51,14 +52,14 @@ def wanted_of(facets: Facets, schemas: Schemas) -> tuple[int, int | None, list[W
         if layer.contains is None or (layer.least == 0 and layer.most is None):
             continue
         if schemas[layer.contains] in (True, {}):
-            low, high = max(low, layer.least), _least(high, layer.most)
+            low, high = max(low, layer.least), least(high, layer.most)
         else:
             wanted.append(Wanted(layer.contains, layer.least, layer.most, pointer))
     return low, high, wanted
 
 
 def elements_among(elements: Elements, low: int, high: int | None, wanted: Sequence[Wanted]) -> Expr:
-    """From `low`, which is 1 at least, to `high` elements, among them what is wanted; raises `UncountedError`."""
+    """From `low`, which is 1 at least, to `high` elements, with what is wanted; raises `UncountedElementsError`."""
     wanted = [one for one in (_bounded(one, high) for one in wanted) if one.least or one.most is not None]
     if (high is not None and low > high) or any(one.most is not None and one.least > one.most for one in wanted):
         return NEVER
@@ -68,7 +69,7 @@ def elements_among(elements: Elements, low: int, high: int | None, wanted: Seque
         return _one_kind(elements, low, high, wanted) if elements.rest else NEVER
     if len(elements.prefix) > MAX_POSITIONS_BESIDE_CONTAINS:
         reason = f"beside more than {MAX_POSITIONS_BESIDE_CONTAINS} positions it cannot be enforced"
-        raise UncountedError(wanted[0], "contains", reason)
+        raise UncountedElementsError(wanted[0], "contains", reason)
     return alt(*_first_then(elements, low, high, wanted))
 
 
@@ -101,7 +102,7 @@ def _without(elements: Elements, one: Element, want: Wanted) -> Element:
     try:
         return with_also(one, elements.writing.complement(want.schema))
     except NoComplementError as error:
-        raise UncountedError(want, "maxContains", f'"maxContains" cannot be enforced: {error}') from error
+        raise UncountedElementsError(want, "maxContains", f'"maxContains" cannot be enforced: {error}') from error
 
 
 def _one_kind(elements: Elements, low: int, high: int | None, wanted: Sequence[Wanted]) -> Expr:
@@ -118,7 +119,7 @@ def _one_kind(elements: Elements, low: int, high: int | None, wanted: Sequence[W
     number = want.least if want.most is None else want.most
     if number > MAX_COUNTED_ELEMENTS:
         reason = f"beside a bound on the length, no more than {MAX_COUNTED_ELEMENTS} elements can be counted"
-        raise UncountedError(want, "contains", reason)
+        raise UncountedElementsError(want, "contains", reason)
     match = elements.text(with_also(rest, want.schema), None, is_shared=True)
     members = [Member(match, required=i < want.least) for i in range(number)]
     return picks(members, elements.comma, elements.text(others, None, is_shared=True), low, high)
@@ -138,7 +139,7 @@ def _several(elements: Elements, low: int, high: int | None, wanted: Sequence[Wa
     for want in wanted:
         if want.most is not None or want.least > 1 or len(wanted) > MAX_CONTAINS:
             reason = f'beside another "contains" only one match can be asked for, and {MAX_CONTAINS} of them in all'
-            raise UncountedError(want, "contains", reason)
+            raise UncountedElementsError(want, "contains", reason)
     rest = elements.rest or ()
     other = elements.text(rest, None, is_shared=True)
     ways = []
@@ -167,7 +168,3 @@ def _partitions(items: list[str]) -> Iterator[list[list[str]]]:
 def _bounded(want: Wanted, high: int | None) -> Wanted:
     """A maximum that the length keeps anyway is none."""
     return replace(want, most=None) if want.most is not None and high is not None and want.most >= high else want
-
-
-def _least(one: int | None, other: int | None) -> int | None:
-    return min((bound for bound in (one, other) if bound is not None), default=None)

@@ -1,8 +1,8 @@
 """The order between a number and a bound, digit by digit, in exact decimal arithmetic.
 
-In: numbers of a schema. Out: their exact values, and conditions for `conjunction`: that a number is below, equal to or
-above a bound (`Compared`), that it is none of a list (`Excluded`). Cost: linear in the digits of a bound. The digits of
-a text are never capped: once the order is known, the rest may be anything.
+In: numbers of a schema. Out: their exact values, and conditions for `number_machine`: that a number is below, equal to
+or above a bound (`Compared`), that it is none of a list (`Excluded`). Cost: linear in the digits of a bound. The digits
+of a text are never capped: once the order is known, the rest may be anything.
 
 A text is `-` and a magnitude. Without an exponent the number of digits before the point decides first, then the first
 digit that differs. With one, the text is a mantissa with one digit, not 0, before the point, so the exponents decide
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol
 
-from schemas_cache.schema.conjunction import State
+from schemas_cache.schema.number_machine import State
 
 
 def exact(value: float) -> Fraction:

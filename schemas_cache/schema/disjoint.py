@@ -21,11 +21,13 @@ from schemas_cache.errors import Finding, PatternError, SchemaTooComplexError
 from schemas_cache.grammar import Never
 from schemas_cache.limits import MAX_PROOF_ALTERNATIVES
 from schemas_cache.machines import MachineTooLargeError
+from schemas_cache.schema.alternatives import alternatives
 from schemas_cache.schema.complements import NoComplementError
 from schemas_cache.schema.elements import element, prefix_length
 from schemas_cache.schema.evaluated import value_node
+from schemas_cache.schema.facets import Choice, Facets
 from schemas_cache.schema.logic import Complements
-from schemas_cache.schema.merge import Choice, Facets, Node, Schemas, alternatives, simplify
+from schemas_cache.schema.nodes import Node, Schemas, simplify
 from schemas_cache.schema.numbers import write_number
 from schemas_cache.schema.strings import pattern_machine, write_string
 from schemas_cache.schema.values import Judge, distinct, identity, type_of
@@ -85,9 +87,9 @@ class Prover:
         """Whether a required member is impossible, for certain."""
         if not facets.required.keys().isdisjoint(facets.forbidden):
             return True
-        return any(self._clash(self._positions(facets, name), depth) for name in facets.required)
+        return any(self._clash(self._member_node(facets, name), depth) for name in facets.required)
 
-    def _positions(self, facets: Facets, name: str) -> Node:
+    def _member_node(self, facets: Facets, name: str) -> Node:
         """What a member of this name has to satisfy; none where a pattern cannot tell."""
         patterns = {pattern for layer in facets.layers.values() for pattern in layer.patterns}
         try:

@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 
 from schemas_cache.grammar import EMPTY, NEVER, Expr, Never, alt, concat, mark, repeat
 from schemas_cache.schema.evaluated import applied_by
+from schemas_cache.schema.facets import ArrayLayer, Facets
 from schemas_cache.schema.layout import layout
-from schemas_cache.schema.merge import ArrayLayer, Facets, Node, Schemas
+from schemas_cache.schema.nodes import Node, Schemas
 from schemas_cache.schema.writing import Writing
 
 Element = tuple[Node, ...]

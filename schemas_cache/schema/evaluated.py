@@ -4,7 +4,7 @@ In: facets, and a property: its name or None for any that no layer declares, and
 `Node`. Cost: linear in the layers.
 
 `additionalProperties` is about the neighbours in its own layer. `unevaluatedProperties` is about every layer that its
-subschema applies in place, as far as it holds: in one alternative of `merge` that is known, so the rule is exact. What
+subschema applies in place, as far as it holds: in one of the `alternatives` that is known, so the rule is exact. What
 holds because of a `not` evaluates nothing. Source: JSON Schema Core 2020-12, 11.3 (and 7.7.1.1 for what `not` drops).
 """
 
@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from schemas_cache.schema.merge import BRANCHES, DEPENDENTS, IN_PLACE, Facets, Node, Schemas
+from schemas_cache.schema.facets import Facets
+from schemas_cache.schema.nodes import BRANCHES, DEPENDENTS, IN_PLACE, Node, Schemas
 
 
 def value_node(facets: Facets, schemas: Schemas, name: str | None, matched: frozenset[str]) -> Node:
@@ -35,7 +36,7 @@ def value_node(facets: Facets, schemas: Schemas, name: str | None, matched: froz
 
 def applied_by(holder: str, facets: Facets, schemas: Schemas) -> Iterator[str]:
     """A subschema and those that it applies in place and that hold, but for the sake of a `not`."""
-    held = set(facets.members)
+    held = set(facets.positions)
     seen, todo = {holder}, [holder]
     while todo:
         pointer = todo.pop()
@@ -54,7 +55,7 @@ def _children(pointer: str, facets: Facets, schemas: Schemas) -> Iterator[str]:
             yield from IN_PLACE[keyword](value)
         elif keyword in BRANCHES:
             for branch in BRANCHES[keyword](value):
-                if all(target in facets.members or schemas[target] is True for target in branch):
+                if all(target in facets.positions or schemas[target] is True for target in branch):
                     yield from branch
         elif keyword in DEPENDENTS:
             yield from (v for name, v in value.items() if isinstance(v, str) and name in facets.required)

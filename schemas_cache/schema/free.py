@@ -7,9 +7,10 @@ counts, and all are free. Source: RFC 8259.
 from __future__ import annotations
 
 from schemas_cache.grammar import Expr, Ref, alt, concat, literal, mark, repeat
-from schemas_cache.schema.conjunction import spelled
 from schemas_cache.schema.layout import Layout
+from schemas_cache.schema.number_machine import spelled
 from schemas_cache.schema.numbers import any_number
+from schemas_cache.schema.strings import QUOTE
 from schemas_cache.spelling import Characters, free_string
 
 VALUE, ARRAY, OBJECT = Ref("json.value"), Ref("json.array"), Ref("json.object")
@@ -17,7 +18,7 @@ VALUE, ARRAY, OBJECT = Ref("json.value"), Ref("json.array"), Ref("json.object")
 
 def free_rules(layout: Layout, characters: Characters) -> dict[str, Expr]:
     """The rules behind `VALUE`, `ARRAY` and `OBJECT`; the layout may not depend on the depth."""
-    string = concat(literal('"'), free_string(0, None, characters), literal('"'))
+    string = concat(QUOTE, free_string(0, None, characters), QUOTE)
     scalars = (literal("null"), literal("true"), literal("false"), any_number(spelled(characters)), string)
     elements = repeat(mark(None, VALUE), 1, None, layout.comma)
     members = repeat(concat(string, layout.colon, VALUE), 1, None, layout.comma)

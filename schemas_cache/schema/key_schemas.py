@@ -10,8 +10,9 @@ from functools import reduce
 
 from schemas_cache.finite import FiniteAutomaton
 from schemas_cache.machines import any_text, intersect, subtract, unite, with_length
+from schemas_cache.schema.facets import Facets
 from schemas_cache.schema.keys import tree
-from schemas_cache.schema.merge import Facets, Node
+from schemas_cache.schema.nodes import Node
 from schemas_cache.schema.strings import string_demands, string_lengths
 from schemas_cache.schema.writing import Writing
 

@@ -1,4 +1,4 @@
-"""The words of a schema: what each must look like, which can be enforced, and what to say of the others.
+"""The words of a schema: what each must look like, and what to say of those that no draft knows.
 
 In: a keyword and its value. Out: the faults of the value, as reasons with hints. Sources: JSON Schema Core and
 Validation 2020-12, and the older drafts for `definitions`, `dependencies` and the rest of `KNOWN`.
@@ -14,7 +14,7 @@ import difflib
 import json
 from collections.abc import Callable, Iterator
 
-from schemas_cache.schema.document import ANNOTATIONS, LIST_OF_SCHEMAS, ONE_SCHEMA, SCHEMAS_BY_NAME, Json
+from schemas_cache.schema.document import ANNOTATIONS, ONE_SCHEMA, Json
 
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 Fault = tuple[str, str]
@@ -181,24 +181,12 @@ _NEW_IN = {
 }
 """The draft that a keyword came with, where that is newer than draft-04."""
 
-KNOWN = (
-    ANNOTATIONS
-    | ANCHORS
-    | ONE_SCHEMA
-    | LIST_OF_SCHEMAS
-    | SCHEMAS_BY_NAME
-    | SUPPORTED.keys()
-    | {
-        *("minContains", "maxContains", "uniqueItems", "minProperties", "maxProperties", "dependentRequired"),
-        *("multipleOf", "$id"),
-    }
-)
+KNOWN = SUPPORTED.keys() | ANNOTATIONS | ANCHORS | {"$id"}
 """Every word that some draft of the standard defines."""
 
 _HINTS = {
     "nullable": 'write "type": ["string", "null"] or add {"type": "null"} to anyOf',
 }
-_GENERIC_HINT = "remove it, or ask for strict: false, which lists it as not enforced"
 
 
 def draft_name(draft: str) -> str:
@@ -234,18 +222,9 @@ def _slip_of(word: str) -> str | None:
     return plain[near[0]] if near and len(near[0]) > 5 and near[0][0] == bare[0] else None
 
 
-def is_supported(word: str, value: Json) -> bool:
-    """Whether a keyword is enforced in this form."""
-    del value
-    return word in SUPPORTED
-
-
-def unsupported(word: str) -> Fault:
-    """Why a keyword that is not supported is refused, and the way out."""
-    if word in KNOWN:
-        return f'"{word}" cannot be enforced yet', _HINTS.get(word, _GENERIC_HINT)
-    near = _slip_of(word)
-    return f'"{word}" is no JSON Schema keyword', _HINTS.get(word) or f'did you mean "{near}"?'
+def refusal(word: str) -> Fault:
+    """Why a word that is meant as a constraint is refused, and the way out."""
+    return f'"{word}" is no JSON Schema keyword', _HINTS.get(word) or f'did you mean "{_slip_of(word)}"?'
 
 
 def show(value: Json) -> str:

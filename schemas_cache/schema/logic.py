@@ -20,12 +20,10 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from schemas_cache.errors import Finding
-from schemas_cache.schema.complements import ANYTHING, COMPLEMENTS, NOTHING, NoComplementError
+from schemas_cache.schema.complements import COMPLEMENTS, NoComplementError
 from schemas_cache.schema.loops import has_loop_in_place
-from schemas_cache.schema.merge import COMPLEMENT
+from schemas_cache.schema.nodes import ANYTHING, COMPLEMENT, NOTHING, UNEVALUATED
 from schemas_cache.schema.reading import Keywords
-
-UNEVALUATED = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 
 
 @dataclass(slots=True)

@@ -7,13 +7,12 @@ which recursive validators do not survive. Cost: linear, without recursion.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 from schemas_cache.errors import Finding
+from schemas_cache.schema.nodes import Schemas
 from schemas_cache.schema.reading import Keywords
-
-Schemas = Mapping[str, Keywords | bool]
 
 
 def reference_loops(schemas: Schemas) -> list[Finding]:

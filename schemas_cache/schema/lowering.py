@@ -1,7 +1,7 @@
 """Writes subschemas as grammar rules.
 
-In: the subschemas by position (`Reading`) and the options. Out: `Grammar`, and what could not be written, as findings.
-Cost: linear in the schema, times the alternatives where `anyOf`s meet.
+In: the subschemas by position, with their complements (`logic`), and the options. Out: `Grammar`, and what could not be
+written, as findings. Cost: linear in the schema, times the alternatives where `anyOf`s meet.
 
 A referenced subschema is a rule, named by its position, and never written twice; so is every subschema that others are
 merged into, and every conjunction that merging gives rise to, named by all of its positions. Since both are finite,
@@ -18,12 +18,14 @@ from schemas_cache.errors import Finding, SchemaTooComplexError
 from schemas_cache.grammar import NEVER, Expr, Grammar, Never, Ref, alt, literal
 from schemas_cache.limits import LEVELS_PER_RULE, MAX_INDENTATION, MAX_MERGED, MAX_RULES
 from schemas_cache.schema import free
+from schemas_cache.schema.alternatives import alternatives
 from schemas_cache.schema.arrays import write_array
 from schemas_cache.schema.disjoint import Exclusive, Prover
 from schemas_cache.schema.document import Json
+from schemas_cache.schema.facets import Facets
 from schemas_cache.schema.layout import layout
 from schemas_cache.schema.logic import Complements
-from schemas_cache.schema.merge import BRANCHES, DEPENDENTS, IN_PLACE, Facets, Node, Schemas, alternatives, simplify
+from schemas_cache.schema.nodes import BRANCHES, DEPENDENTS, IN_PLACE, Node, Schemas, simplify
 from schemas_cache.schema.numbers import write_number
 from schemas_cache.schema.objects import write_object
 from schemas_cache.schema.options import SchemaOptions

@@ -18,7 +18,7 @@ from schemas_cache.grammar import NEVER, Expr, Member, Never, alt, joined, picks
 from schemas_cache.limits import MAX_COUNTED_TAIL
 
 
-class UncountedError(Exception):
+class UncountedMembersError(Exception):
     """Members cannot be counted exactly; says why."""
 
 
@@ -53,7 +53,7 @@ def together(members: Members, low: int, high: int | None) -> Expr:
 
     Raises
     ------
-    UncountedError
+    UncountedMembersError
         Where listed keys behind declared ones would need too many copies.
     """
     low = low if low > members.required else 0
@@ -86,7 +86,7 @@ def _arranged(members: Members, low: int, high: int | None) -> Expr:
     if max(low, high or 0) <= MAX_COUNTED_TAIL:
         return _split(members, low, high)
     if low > members.required + 1:
-        raise UncountedError(f"keys in any order behind declared ones are counted up to {MAX_COUNTED_TAIL} only")
+        raise UncountedMembersError(f"keys in any order behind declared ones are counted up to {MAX_COUNTED_TAIL} only")
     return joined(declared, comma, alt(more, *(member.body for member in listed)), low, high)
 
 

@@ -19,8 +19,8 @@ from typing import ClassVar
 
 from schemas_cache.limits import MAX_MACHINE_STATES
 from schemas_cache.machines import MachineTooLargeError
-from schemas_cache.schema.conjunction import State
 from schemas_cache.schema.decimals import places
+from schemas_cache.schema.number_machine import State
 
 FAITHFUL_DIGITS = 15
 """Digits of a decimal that every double keeps, so that it is the same number to readers that know only doubles."""

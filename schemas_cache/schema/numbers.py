@@ -1,7 +1,7 @@
 """Numbers: any, within bounds, multiples of a step, none of a list; as exact as the decimals that are written.
 
 In: what the facets ask of numbers. Out: text expressions. Cost: integers between bounds are an expression, linear in
-their digits (`integers`); all else is an automaton of `conjunction`, a few milliseconds, made once for equal demands.
+their digits (`integers`); all else is an automaton (`number_machine`), a few milliseconds, made once for equal demands.
 
 What is written is canonical, and what `json.dumps` writes is among it:
 
@@ -25,11 +25,11 @@ from functools import lru_cache
 from schemas_cache.errors import Finding
 from schemas_cache.grammar import EMPTY, NEVER, Expr, Never, alt, concat, literal, optional
 from schemas_cache.machines import MachineTooLargeError, expr_of, unite
-from schemas_cache.schema.conjunction import LETTERS, Condition, conjunction, spelled
 from schemas_cache.schema.decimals import Excluded, compared, exact
+from schemas_cache.schema.facets import Facets
 from schemas_cache.schema.integers import integer_range, integers
-from schemas_cache.schema.merge import Facets
 from schemas_cache.schema.multiples import Faithful, Multiple, common_multiple
+from schemas_cache.schema.number_machine import LETTERS, Condition, number_machine, spelled
 from schemas_cache.schema.writing import Writing, owner_of
 
 NUMBER = r"-?(0|[1-9]\d*)(\.\d+)?([eE]([+-]?\d{1,2}|-\d{3}))?"
@@ -144,13 +144,13 @@ def number_text(demands: Demands) -> Expr:
 @lru_cache(maxsize=8)
 def any_number(letters: str = LETTERS) -> Expr:
     """All numbers of these letters."""
-    return expr_of(unite(conjunction(NUMBER, (), letters), conjunction(SCIENTIFIC, _range_of_doubles(), letters)))
+    return expr_of(unite(number_machine(NUMBER, (), letters), number_machine(SCIENTIFIC, _range_of_doubles(), letters)))
 
 
 def _decimals(demands: Demands, conditions: Iterable[Condition]) -> Expr:
     shape = DECIMAL if "integer" in demands.kinds else FRACTION
     shape = demands.sign + shape.removeprefix("-?")
-    return expr_of(conjunction(shape, (*_comparisons(demands, has_exponent=False), *conditions), demands.letters))
+    return expr_of(number_machine(shape, (*_comparisons(demands, has_exponent=False), *conditions), demands.letters))
 
 
 def _with_exponents(demands: Demands) -> Expr:
@@ -158,15 +158,15 @@ def _with_exponents(demands: Demands) -> Expr:
     conditions = [*_comparisons(demands, has_exponent=True), *_range_of_doubles()]
     if "integer" not in demands.kinds:
         conditions.append(compared(Fraction(1), ALLOWED["exclusiveMaximum"], has_exponent=True, absolute=True))
-    return expr_of(conjunction(SCIENTIFIC, conditions, demands.letters))
+    return expr_of(number_machine(SCIENTIFIC, conditions, demands.letters))
 
 
 def _integral(demands: Demands, step: Fraction) -> Expr:
     conditions = [*_comparisons(demands, has_exponent=False), *((Multiple(step),) if step > 1 else ())]
     if step > MAX_STEP_WITH_POINT:
-        return expr_of(conjunction(INTEGER, conditions, demands.letters))
+        return expr_of(number_machine(INTEGER, conditions, demands.letters))
     conditions += [Faithful()] if step > 1 else []
-    return expr_of(conjunction(rf"({INTEGER})(\.0)?", conditions, demands.letters))
+    return expr_of(number_machine(rf"({INTEGER})(\.0)?", conditions, demands.letters))
 
 
 def _comparisons(demands: Demands, *, has_exponent: bool) -> list[Condition]:

@@ -5,7 +5,7 @@ with the `Node` of its value. Cost: linear in the names, and the products of `ke
 `propertyNames`. Everything is decided over values, so that no open key is a declared name, in whatever spelling.
 
 An object is closed after merging: when no layer says what further names are and some layer has a property keyword.
-Members that hold because of a `not` or an `if` alone never close it.
+Subschemas that hold because of a `not` or an `if` alone never close it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from schemas_cache.errors import Finding, PatternError, SchemaTooComplexError
 from schemas_cache.finite import FiniteAutomaton
 from schemas_cache.machines import MachineTooLargeError, intersect, unite
-from schemas_cache.schema.complements import ANYTHING
 from schemas_cache.schema.evaluated import value_node
+from schemas_cache.schema.facets import Facets, Layer
 from schemas_cache.schema.key_schemas import schema_keys
 from schemas_cache.schema.keys import TooManyKindsError, kinds, listed, without
-from schemas_cache.schema.merge import Facets, Layer, Node
+from schemas_cache.schema.nodes import ANYTHING, Node
 from schemas_cache.schema.strings import pattern_machine, restricted
 from schemas_cache.schema.writing import Writing, owner_of
 

@@ -13,15 +13,15 @@ from schemas_cache.finite import FiniteAutomaton
 from schemas_cache.grammar import EMPTY, NEVER, Expr, Member, Never, alt, concat, literal, mark
 from schemas_cache.machines import MachineTooLargeError
 from schemas_cache.schema import free
+from schemas_cache.schema.facets import Facets
 from schemas_cache.schema.keys import by_first_character, expression
 from schemas_cache.schema.layout import Layout, layout
-from schemas_cache.schema.members import Members, UncountedError, needs_parts, together
-from schemas_cache.schema.merge import Facets, Node
+from schemas_cache.schema.members import Members, UncountedMembersError, needs_parts, together
+from schemas_cache.schema.nodes import Node
 from schemas_cache.schema.object_keys import ObjectKeys, object_keys
+from schemas_cache.schema.strings import QUOTE
 from schemas_cache.schema.writing import Writing, owner_of
 from schemas_cache.spelling import json_string, string_literal
-
-QUOTE = literal('"')
 
 
 def write_object(writing: Writing, facets: Facets, depth: int) -> Expr:
@@ -76,7 +76,7 @@ class _Object:
     def _together(self, members: Members, low: int) -> Expr:
         try:
             return together(members, low, self.high)
-        except UncountedError as error:
+        except UncountedMembersError as error:
             self._cannot_count(str(error))
             return together(members, 0, None)
 

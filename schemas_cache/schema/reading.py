@@ -35,13 +35,11 @@ from schemas_cache.schema.document import (
 from schemas_cache.schema.formats import FORMATS
 from schemas_cache.schema.keywords import (
     ANCHORS,
-    KNOWN,
     SUPPORTED,
     draft_name,
     is_meant,
     is_newer,
-    is_supported,
-    unsupported,
+    refusal,
 )
 from schemas_cache.schema.references import References
 
@@ -51,7 +49,6 @@ pointers by name, `anyOf` a list of pointers, `$ref` the pointer of its target."
 DEFINITIONS = frozenset({"$defs", "definitions"})
 _REF_ALONE = frozenset({"3", "4", "6", "7"})
 _BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
-_SAYS_NOTHING: dict[str, Json] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +147,7 @@ class _Reader:
                 continue  # it is about what stands behind a list
             elif word == "unevaluatedItems" and self._is_beside_old_contains():
                 reason = 'in this draft it does not know what "contains" matches, and that cannot be enforced'
-                self._unsupported(Finding(pointer, word, reason, "name draft 2020-12 in $schema"))
+                self._refuse(Finding(pointer, word, reason, "name draft 2020-12 in $schema"))
             elif self.document.draft in ("3", "4") and word in _BOUNDS:
                 yield from _bound_of_draft_4(word, schema)
             else:
@@ -161,16 +158,14 @@ class _Reader:
         return self.document.draft == "2019-09" and '"contains":' in json.dumps(self.document.root)
 
     def _is_enforced(self, pointer: str, word: str, value: Json) -> bool:
-        if is_supported(word, value):
+        if word in SUPPORTED:
             faults = list(SUPPORTED[word](value))
             self.findings += [Finding(pointer, word, reason, hint) for reason, hint in faults]
             return not faults and not (word == "format" and self._is_annotation(pointer, value))
-        ignored = word in ANNOTATIONS | IDENTIFIERS | ANCHORS or word.startswith("x-")
-        says_nothing = word in _SAYS_NOTHING and value is not True and value == _SAYS_NOTHING[word]
-        if ignored or says_nothing:
+        if word in ANNOTATIONS | IDENTIFIERS | ANCHORS or word.startswith("x-"):
             return False
-        if word in KNOWN or is_meant(word, value):
-            self._unsupported(Finding(pointer, word, *unsupported(word)))
+        if is_meant(word, value):
+            self._refuse(Finding(pointer, word, *refusal(word)))
         else:
             self._warn_of_word(pointer, word)
         return False
@@ -235,7 +230,7 @@ class _Reader:
             reason = f'"{word}" is no JSON Schema keyword and constrains nothing'
             self._warn(Finding(pointer, word, reason, is_note=True))
 
-    def _unsupported(self, finding: Finding) -> None:
+    def _refuse(self, finding: Finding) -> None:
         if self.strict and not self.quiet:
             self.findings.append(finding)
         else:

@@ -23,10 +23,10 @@ from schemas_cache.lengths import bounded, of_length
 from schemas_cache.limits import MAX_NAME_NESTING
 from schemas_cache.machines import MachineTooLargeError, any_text, expr_of, intersect, machine_of, subtract, texts_of
 from schemas_cache.pattern import search_language
+from schemas_cache.schema.facets import Facets
 from schemas_cache.schema.formats import FORMATS, format_language, format_machine
-from schemas_cache.schema.merge import Facets
 from schemas_cache.schema.names import names_among, names_other_than, nesting
-from schemas_cache.schema.writing import Writing
+from schemas_cache.schema.writing import Writing, owner_of
 from schemas_cache.spelling import Characters, free_string, json_string
 
 QUOTE = literal('"')
@@ -106,10 +106,9 @@ def string_demands(facets: Facets, cannot: Callable[[Finding], None]) -> Iterato
     ]
     if values:
         texts = tuple(sorted(set(values)))
-        owner = facets.members[0] if facets.members else "#"
         is_shallow = nesting(texts) <= MAX_NAME_NESTING
         language = names_other_than(texts) if is_shallow else None
-        yield Demand(owner, "not", json.dumps(texts), language, partial(_other_than, texts))
+        yield Demand(owner_of(facets), "not", json.dumps(texts), language, partial(_other_than, texts))
 
 
 def _pattern(pattern: str, pointer: str, keyword: str, cannot: Callable[[Finding], None]) -> Iterator[Demand]:

@@ -5,7 +5,8 @@ each choice; which of them are used is in the frame.
 
 Two kinds of arrays: those of finitely many values (listed ones, booleans, a small range, a finite pattern), which are
 members in any order, each at most once; and those of a bounded length whose positions are disjoint or have few values.
-tell whether two strings of any length are equal, so all others are refused. Equal numbers are one choice: 1 and 1.0.
+No finite automaton can tell whether two strings of any length are equal, so all others are refused. Equal numbers are
+one choice: 1 and 1.0.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from schemas_cache.machines import MachineTooLargeError
 from schemas_cache.schema.containing import Wanted
 from schemas_cache.schema.document import Json
 from schemas_cache.schema.elements import Element, Elements, with_also
+from schemas_cache.schema.facets import Enumeration, Facets
 from schemas_cache.schema.key_schemas import schema_keys
 from schemas_cache.schema.keys import listed
-from schemas_cache.schema.merge import Enumeration, Facets, Node
+from schemas_cache.schema.nodes import Node
 from schemas_cache.schema.values import distinct, identity, value_text
 
 _ENDLESS = "whether two elements are equal can be enforced for finitely many values only"

@@ -20,25 +20,20 @@ from typing import Any
 import jsonschema_rs
 
 from schemas_cache.grammar import Expr, Member, alt, concat, joined, literal, mark, picks
-from schemas_cache.schema.document import Json
+from schemas_cache.schema.document import LIST_OF_SCHEMAS, ONE_SCHEMA, SCHEMAS_BY_NAME, Json
+from schemas_cache.schema.facets import Enumeration, Facets
 from schemas_cache.schema.layout import layout
 from schemas_cache.schema.loops import has_loop_in_place
-from schemas_cache.schema.merge import COMPLEMENT, DEPENDENTS, DERIVED, JUDGED, Enumeration, Facets, Schemas
+from schemas_cache.schema.nodes import COMPLEMENT, DEPENDENTS, DERIVED, JUDGED, UNEVALUATED, Schemas
 from schemas_cache.schema.options import SchemaOptions
 from schemas_cache.schema.reading import Keywords
 from schemas_cache.spelling import Characters, string_literal
 
-_IN_PLACE = frozenset({"$ref", "allOf", "anyOf"})
-_LOGIC_LISTS = frozenset({"allOf", "anyOf", "oneOf"})
-_ABOUT_THE_WHOLE = frozenset({"unevaluatedProperties", "unevaluatedItems"})
-_BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies"})
-_ONE = frozenset({"items", "contains", "additionalProperties", "propertyNames"}) | _ABOUT_THE_WHOLE | JUDGED
-_LISTS = _LOGIC_LISTS | {"prefixItems"}
-_WITH_SUBSCHEMAS = _BY_NAME | _ONE | _LISTS
-_OF_PARTS = _BY_NAME | (_ONE - JUDGED) | {"prefixItems"}
+_ABSORBED = frozenset({"$ref", "allOf", "anyOf"})
+"""What these apply is among the facets' positions by itself."""
+_WITH_SUBSCHEMAS = SCHEMAS_BY_NAME | ONE_SCHEMA | LIST_OF_SCHEMAS
+_OF_PARTS = SCHEMAS_BY_NAME | (ONE_SCHEMA - JUDGED) | {"prefixItems"}
 """About members and elements, so void for scalars."""
-
-
 _PLAIN_DIGITS = 1e16
 """From here on Python writes a float with an exponent."""
 
@@ -62,7 +57,7 @@ def identity(value: Json) -> Any:
 
 
 def type_of(value: Json) -> str:
-    """The name of a value's type among those of `merge`."""
+    """The name of a value's type among `ATOMS`."""
     match value:
         case None:
             return "null"
@@ -133,11 +128,13 @@ class Judge:
         """The values of the first list that satisfy every other keyword; raises ValueError if the validator refuses.
 
         A lenient judge leaves out what asks which other subschemas hold besides, `oneOf` and `unevaluated...`, and all
-        that might do so further in: it is for the branches of a `oneOf` that holds among those members.
+        that might do so further in: it is for the branches of a `oneOf` that is among those positions.
         """
         listed = facets.enumerations[0]
         are_scalars = not any(isinstance(value, list | dict) for value in listed.values)
-        rest = [self._beside(pointer, listed, _OF_PARTS if are_scalars else frozenset()) for pointer in facets.members]
+        rest = [
+            self._beside(pointer, listed, _OF_PARTS if are_scalars else frozenset()) for pointer in facets.positions
+        ]
         branches = [keywords for keywords in rest if keywords]
         values = distinct(listed.values)
         if not branches:
@@ -151,12 +148,12 @@ class Judge:
         return [value for value in values if validator.is_valid(value)]
 
     def _beside(self, pointer: str, listed: Enumeration, void: frozenset[str]) -> Keywords:
-        """A member's keywords without the list itself; what applies in place is a member of its own."""
+        """A subschema's keywords without the list itself and without what is absorbed."""
         schema = self.schemas[pointer]
-        left_out = _IN_PLACE | void | ({listed.keyword} if pointer == listed.pointer else set())
+        left_out = _ABSORBED | void | ({listed.keyword} if pointer == listed.pointer else set())
         if self.is_lenient:
-            left_out |= _ABOUT_THE_WHOLE | JUDGED | DEPENDENTS | {"oneOf"}
-        elif isinstance(schema, dict) and not _ABOUT_THE_WHOLE.isdisjoint(schema):  # about all of it
+            left_out |= UNEVALUATED | JUDGED | DEPENDENTS | {"oneOf"}
+        elif isinstance(schema, dict) and not UNEVALUATED.isdisjoint(schema):  # about all of it
             return {"$ref": f"#/$defs/{self._names[pointer]}"}
         return self._flat({k: v for k, v in schema.items() if k not in left_out}) if isinstance(schema, dict) else {}
 
@@ -195,14 +192,14 @@ class Judge:
         match word:
             case "$ref":
                 return f"#/$defs/{self._names[value]}"
-            case _ if word in _ONE:
+            case _ if word in ONE_SCHEMA:
                 return self._reference(value)
-            case _ if word in _BY_NAME:
+            case _ if word in SCHEMAS_BY_NAME:
                 return {
                     name: member if isinstance(member, list) else self._reference(member)
                     for name, member in value.items()
                 }
-            case _ if word in _LISTS:
+            case _ if word in LIST_OF_SCHEMAS:
                 return [self._reference(pointer) for pointer in value]
             case _:
                 return value

@@ -12,7 +12,8 @@ from typing import Protocol
 from schemas_cache.errors import Finding
 from schemas_cache.grammar import Expr, Ref
 from schemas_cache.schema.document import Json
-from schemas_cache.schema.merge import Facets, Node, Schemas
+from schemas_cache.schema.facets import Facets
+from schemas_cache.schema.nodes import Node, Schemas
 from schemas_cache.schema.options import SchemaOptions
 from schemas_cache.spelling import Characters
 
@@ -60,4 +61,4 @@ class Writing(Protocol):
 
 def owner_of(facets: Facets) -> str:
     """The subschema to report for what its facets amount to."""
-    return facets.members[0] if facets.members else "#"
+    return facets.positions[0] if facets.positions else "#"

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from schemas_cache.alphabet import build_alphabet
 from schemas_cache.automaton import Automaton
 from schemas_cache.grammar import Expr, Grammar
-from schemas_cache.nfa import build_nfa
 from schemas_cache.pattern import full_language
 from schemas_cache.spelling import utf8
+from schemas_cache.thompson import build_nfa
 from schemas_cache.token_automaton import TokenAutomaton
 from schemas_cache.token_index import token_index
 from schemas_cache.vocabulary import Vocabulary

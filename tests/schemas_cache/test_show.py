@@ -6,8 +6,8 @@ import re
 
 from schemas_cache.finite import explore, minimize
 from schemas_cache.grammar import Grammar, Member, Ref, alt, byte_class, concat, joined, literal, mark, repeat
-from schemas_cache.nfa import build_nfa
 from schemas_cache.show import show_dfa, show_grammar, show_nfa
+from schemas_cache.thompson import build_nfa
 from tests.schemas_cache.machines import automaton_of, pattern_automaton
 
 

@@ -77,6 +77,7 @@ class Verdict:
     documents: int = 0
     reordered: int = 0
     took_s: float = 0.0
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from schemas_cache import SchemaError, Vocabulary, compile_schema
 from schemas_cache.automaton import START
 from schemas_cache.errors import UnsatisfiableSchemaError
 from schemas_cache.grammar import Grammar
-from schemas_cache.nfa import build_nfa
 from schemas_cache.schema import SchemaOptions, lower
+from schemas_cache.thompson import build_nfa
 from tests.schemas_cache.schema.documents import OPEN, accepts, grammar
 
 BYTES = Vocabulary([bytes([byte]) for byte in range(256)], [])

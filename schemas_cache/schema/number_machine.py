@@ -48,8 +48,8 @@ def spelled(characters: Characters) -> str:
     return "".join(letter for letter in LETTERS if characters is None or letter in characters)
 
 
-def conjunction(shape: str, conditions: Iterable[Condition], letters: str = LETTERS) -> FiniteAutomaton:
-    """All texts of a shape, a regular expression, that keep all conditions and need no other letters.
+def number_machine(shape: str, conditions: Iterable[Condition], letters: str = LETTERS) -> FiniteAutomaton:
+    """The automaton of all texts of a shape, a regular expression, that keep all conditions and need no other letters.
 
     Raises
     ------
