@@ -2,7 +2,7 @@
 
 In: an `Nfa`. Out: int64 (S,), the fewest bytes from a state to its block's RETURN, LOOP or LEAVE. A state at infinite
 distance is a dead end: the automaton never makes a configuration of it, so every configuration it makes can reach
-acceptance. For members whose number is in a frame the distance is a lower bound, exact in whether it is infinite. Cost:
+acceptance. For members that are counted the distance is a lower bound, exact in whether it is infinite. Cost:
 one visit to each state and move, in the order of the distances. Source: Knuth, "A generalization of Dijkstra's
 algorithm" (IPL 6(1), 1977).
 """
@@ -14,11 +14,27 @@ import heapq
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas_cache.nfa import CALL, COUNT, ENTER, GO_ON, LEAVE, LOOP, LOOPED, NONE, PASS, PICK, RETURN, TAIL, Nfa
+from schemas_cache.nfa import (
+    CALL,
+    COUNT,
+    ENTER,
+    GO_ON,
+    LEAVE,
+    LOOP,
+    LOOPED,
+    NONE,
+    PASS,
+    PICK,
+    PICKED,
+    RETURN,
+    TAIL,
+    Nfa,
+)
 
 INFINITE = np.int64(2**62)
 _FARTHEST = 2**61  # what finite sums are clipped at
 _BY_OPERATION = -1
+_GO_ON_KEY = -2  # beside the members' numbers, and MORE
 _ONWARD = frozenset({COUNT, PASS, PICK, GO_ON})
 
 
@@ -44,6 +60,7 @@ def block_distances(nfa: Nfa) -> NDArray[np.int64]:
 def _users(nfa: Nfa) -> list[list[tuple[int, int]]]:
     """List for each state who may come nearer when it does: the state and the bytes between, or _BY_OPERATION."""
     users: list[list[tuple[int, int]]] = [[] for _ in range(nfa.states)]
+    picks = _picks(nfa)
     for start, targets, step in ((nfa.edge_start, nfa.edge_to, 1), (nfa.epsilon_start, nfa.epsilon_to, 0)):
         sources = np.repeat(np.arange(nfa.states), np.diff(start)).tolist()
         for source, to in zip(sources, targets.tolist(), strict=True):
@@ -53,6 +70,7 @@ def _users(nfa: Nfa) -> list[list[tuple[int, int]]]:
         needed = [arg, to] if op == CALL and to != TAIL else [arg] if op == CALL else [to] if op in _ONWARD else []
         if op == ENTER:
             needed = [int(part[arg]) for part in (nfa.repeat_body, nfa.repeat_again, nfa.repeat_exit)]
+            needed += picks.get(arg, {}).values()
         for other in needed:
             users[other].append((state, _BY_OPERATION))
     return users
@@ -62,25 +80,54 @@ class _Operations:
     """Distances by the operation of a state, from those of the states that it leads to."""
 
     def __init__(self, nfa: Nfa) -> None:
-        self._nfa = nfa
+        self._nfa, self._picks = nfa, _picks(nfa)
 
     def distance(self, state: int, known: list[int]) -> int:
         """Distance of a state that carries an operation."""
         op, arg, to = (int(part[state]) for part in (self._nfa.op, self._nfa.op_arg, self._nfa.op_to))
         if op == CALL:
             return _sum(known[arg], 0 if to == TAIL else known[to])
-        return self._round_trip(arg, known) if op == ENTER else known[to]
+        if op != ENTER:
+            return known[to]
+        return self._all_picked(arg, known) if self._nfa.repeat_kind[arg] == PICKED else self._round_trip(arg, known)
+
+    def _all_picked(self, repeat: int, known: list[int]) -> int:
+        """Fewest bytes of all members that have to be there, in any order, and on to the end of the block."""
+        nfa, picks = self._nfa, self._picks[repeat]
+        lengths = {member: known[state] for member, state in picks.items() if member != _GO_ON_KEY}
+        begin, end = int(nfa.pick_start[repeat]), int(nfa.pick_start[repeat + 1])
+        required = [lengths.get(int(i), int(INFINITE)) for i in np.flatnonzero(nfa.pick_required[begin:end])]
+        shortest, count = min(lengths.values()), max(len(required), int(nfa.repeat_min[repeat]), 1)
+        besides = count - len(required)
+        separator = 0
+        if count > 1:
+            separator = _difference(known[picks[_GO_ON_KEY]], known[int(nfa.repeat_body[repeat])])
+        parts = (*required, besides * shortest if besides else 0, (count - 1) * separator)
+        return _sum(*(min(part, int(INFINITE)) for part in parts), known[int(nfa.repeat_exit[repeat])])
 
     def _round_trip(self, repeat: int, known: list[int]) -> int:
         """Fewest bytes through a repeat and on to the end of the surrounding block.
 
-        For members it is a lower bound: how many there have to be is not looked at.
+        For members that are counted it is a lower bound: how many there have to be is not looked at.
         """
         nfa = self._nfa
         further = max(int(nfa.repeat_min[repeat]), 1) - 1 if nfa.repeat_kind[repeat] == LOOPED else 0
         once, leave = known[int(nfa.repeat_body[repeat])], known[int(nfa.repeat_exit[repeat])]
         again = known[int(nfa.repeat_again[repeat])] if further else 0
         return _sum(once, leave, again if again >= INFINITE else min(further * again, _FARTHEST))
+
+
+def _picks(nfa: Nfa) -> dict[int, dict[int, int]]:
+    """For each repeat in any order: where each member is picked, and under `_GO_ON_KEY` where its separator begins."""
+    picks: dict[int, dict[int, int]] = {}
+    for state in np.flatnonzero((nfa.op == PICK) | (nfa.op == GO_ON)).tolist():
+        key = int(nfa.op_low[state]) if nfa.op[state] == PICK else _GO_ON_KEY
+        picks.setdefault(int(nfa.op_arg[state]), {})[key] = state
+    return picks
+
+
+def _difference(far: int, near: int) -> int:
+    return int(INFINITE) if far >= INFINITE or near >= INFINITE else far - near
 
 
 def _sum(*distances: int) -> int:

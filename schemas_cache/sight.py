@@ -36,7 +36,10 @@ class Sight:
         if at == ACCEPT:
             return "accept"
         left = reach if reach >= EVERYTHING else reach - self._automaton.distance[at]
-        return f"{at}" if left < 0 else f"{at}:{self._frame(frame, left)}"
+        repeat = self._automaton.frames.repeat(frame)
+        if left < 0 and (repeat == NO_FRAME or self._automaton.frames.is_looped(repeat)):
+            return f"{at}"
+        return f"{at}:{self._frame(frame, max(left, 0))}"  # members are decided on long before their block ends
 
     def _frame(self, frame: int, reach: int) -> str:
         known = self._frames.get((frame, reach))

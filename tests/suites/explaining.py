@@ -11,6 +11,7 @@ The rules, and how each is shown to be the reason:
   `-0`; accepted as a plain decimal;
 - fifteen digits: multiples with a point have no more, so that every double keeps them; the next multiple below, which
   is an integer, is accepted;
+- formats: some leave out texts that their standard allows, as `FORMATS` says; accepted without these formats;
 - counted keys: where a minimum depends on open keys, these differ in the last four bits of their first character;
   accepted with another first character.
 """
@@ -28,11 +29,13 @@ from typing import Any
 from schemas_cache import SchemaError, SchemaOptions, Vocabulary, compile_source, schema_source
 from schemas_cache.automaton import Automaton
 from schemas_cache.schema.decimals import exact
+from schemas_cache.schema.formats import FORMATS
 from schemas_cache.schema.multiples import FAITHFUL_DIGITS, common_multiple
-from schemas_cache.schema.options import AdditionalProperties, Whitespace
+from schemas_cache.schema.options import Whitespace
 from tests.suites.judging import LAZY, OrderSearch, Raw
 from tests.suites.random_values import words
 
+READINGS = ("", "closed objects", "formats")
 LETTERS = "mnopqrstuvwxyz{|}~"
 
 
@@ -55,27 +58,23 @@ class Explainer:
     schema: Any
     options: SchemaOptions
     vocabulary: Vocabulary
-    _known: dict[AdditionalProperties, Automaton | None] = field(default_factory=dict)
+    _known: dict[str, Automaton | None] = field(default_factory=dict)
 
     def rule(self, value: Any) -> str | None:
         """The rules without which the value is accepted, joined; None where they do not explain it."""
         text = canonical(value, "spaced")
-        readings: list[AdditionalProperties] = (
-            ["open"] if self.options.additional_properties == "open" else ["closed", "open"]
-        )
         spellings: dict[str, Callable[[str], Raw]] = {
             "": Raw,
             "plain decimals": plain_decimal,
             "fifteen digits": self._next_multiple,
         }
         renaming = {"": 0, "counted keys": 1, "counted keys ": -1}
-        for reading, (digits, number), (keys, step) in product(readings, spellings.items(), renaming.items()):
+        for reading, (digits, number), (keys, step) in product(READINGS, spellings.items(), renaming.items()):
             other = renamed(json.loads(text, parse_float=number, parse_int=Raw), step)
             ordered = self._in_order(reading, other)
             if ordered is not None:
-                closed = "closed objects" if reading != self.options.additional_properties else ""
                 order = "key order" if list(_keys(json.loads(ordered))) != list(_keys(other)) else ""
-                return " + ".join(filter(None, (closed, digits, keys.strip(), order))) or None
+                return " + ".join(filter(None, (reading, digits, keys.strip(), order))) or None
         return None
 
     def _next_multiple(self, number: str) -> Raw:
@@ -87,18 +86,32 @@ class Explainer:
         )
         return Raw(Fraction(plain) // step * step)
 
-    def _in_order(self, reading: AdditionalProperties, value: Any) -> str | None:
+    def _in_order(self, reading: str, value: Any) -> str | None:
         if reading not in self._known:
             self._known[reading] = self._automaton(reading)
         automaton = self._known[reading]
         return OrderSearch(automaton).order(value) if automaton else None
 
-    def _automaton(self, reading: AdditionalProperties) -> Automaton | None:
-        options = replace(self.options, whitespace="spaced", additional_properties=reading)
+    def _automaton(self, reading: str) -> Automaton | None:
+        schema = without_inexact_formats(self.schema) if reading == "formats" else self.schema
+        options = replace(self.options, whitespace="spaced")
+        if reading == "closed objects":
+            options = replace(options, additional_properties="open")
         try:
-            return compile_source(schema_source(self.schema, options), self.vocabulary, limits=LAZY).tokens.automaton
+            return compile_source(schema_source(schema, options), self.vocabulary, limits=LAZY).tokens.automaton
         except SchemaError:
             return None
+
+
+def without_inexact_formats(schema: Any) -> Any:
+    """The same schema without the formats that leave out valid texts."""
+    if isinstance(schema, list):
+        return [without_inexact_formats(value) for value in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inexact = {name for name, entry in FORMATS.items() if entry.left_out}
+    kept = {word: value for word, value in schema.items() if word != "format" or value not in inexact}
+    return {word: without_inexact_formats(value) for word, value in kept.items()}
 
 
 def renamed(value: Any, step: int) -> Any:

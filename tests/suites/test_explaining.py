@@ -23,6 +23,7 @@ TWO = {"properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
         ("plain decimals", {"minimum": 0}, -0.0),
         ("fifteen digits", {"multipleOf": 0.25}, 816076066303841.5),
         ("counted keys", {"minProperties": 2}, {"a": 1, "q": 2}),
+        ("formats", {"format": "date"}, "0000-01-01"),
         (None, TWO, {"a": "x"}),
         (None, {"minProperties": 2}, {"a": 1}),
     ],
