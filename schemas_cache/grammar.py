@@ -259,24 +259,30 @@ def joined(
     members: Iterable[Member], separator: Expr, more: Expr = NEVER, minimum: int = 0, maximum: int | None = None
 ) -> Expr:
     """Ordered members; impossible optional ones are dropped, an impossible required one makes it `NEVER`."""
-    kept = _possible(members, more, minimum, maximum)
-    if kept is None:
-        return NEVER
-    if maximum == 0 or (not kept and isinstance(more, Never)):
-        return EMPTY
-    return Joined(kept, separator, more, minimum, maximum)
+    return _together(Joined, tuple(members), separator, more, minimum, maximum)
 
 
 def picks(
     members: Iterable[Member], separator: Expr, more: Expr = NEVER, minimum: int = 0, maximum: int | None = None
 ) -> Expr:
     """Members in any order; simplified as `joined` does."""
+    return _together(Picks, tuple(members), separator, more, minimum, maximum)
+
+
+def _together(
+    kind: type[Joined | Picks],
+    members: tuple[Member, ...],
+    separator: Expr,
+    more: Expr,
+    minimum: int,
+    maximum: int | None,
+) -> Expr:
     kept = _possible(members, more, minimum, maximum)
     if kept is None:
         return NEVER
     if maximum == 0 or (not kept and isinstance(more, Never)):
         return EMPTY
-    return Picks(kept, separator, more, minimum, maximum)
+    return kind(kept, separator, more, minimum, maximum)
 
 
 def _possible(members: Iterable[Member], more: Expr, minimum: int, maximum: int | None) -> tuple[Member, ...] | None:
