@@ -16,21 +16,20 @@ Cost for B = 500, V = 838: the mask 0.09 ms, exp and the passes around it 0.3 ms
 - *Draw.* The sums of blocks of 32 tokens are searched, then the one block: a cumulative sum over whole rows costs
   1.2 ms, and the Gumbel trick needs V random numbers per row.
 
-Rejected: drawing from the whole vocabulary and repeating while forbidden (the same distribution, but no bound on the
-time), and falling back to some token when all are forbidden: such a row is reported as dead.
+Rejected: keeping each schema's mask rows as floats and gathering those (no faster: both are bound by memory), drawing
+from the whole vocabulary and repeating while forbidden (the same distribution, but no bound on the time), and falling
+back to some token when all are forbidden: such a row is reported as dead.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.sequence import Sampling
-from schemas_cache import MaskRows
 
 FloatArray = NDArray[np.float32]
 DoubleArray = NDArray[np.float64]
@@ -39,7 +38,6 @@ WordArray = NDArray[np.uint32]
 
 UNIFORMS_AHEAD = 64  # random numbers drawn at once for a row: 0.5 KB each, and 1/64 of the calls
 WORD_BITS = 32
-KEPT_TOKENS = 4096  # of vocabularies whose rows are kept as floats: 16 KB a row
 
 # float32 (256, 8): what each byte of a mask lets through of the logits of its eight tokens.
 CEILINGS = np.where(
@@ -80,30 +78,6 @@ def apply_mask(logits: FloatArray, masks: WordArray, out: FloatArray) -> None:
     np.take(CEILINGS, words.view(np.uint8), axis=0, out=out.reshape(len(masks), -1, 8), mode="clip")
     tokens = out[:, : logits.shape[1]]
     np.minimum(tokens, logits[:, : out.shape[1]], out=tokens)
-
-
-class Ceilings:
-    """Mask rows as floats, +inf where allowed and -inf where not, kept for small vocabularies: one copy less a step.
-
-    A schema's rows are few, and each is used by thousands of steps; 500 rows of 838 tokens take 0.03 ms to gather where
-    they take 0.05 ms to unpack. Used by one thread.
-    """
-
-    def __init__(self) -> None:
-        self._known: WeakKeyDictionary[MaskRows, FloatArray] = WeakKeyDictionary()
-
-    def apply(self, logits: FloatArray, rows: MaskRows, numbers: IntArray, out: FloatArray) -> None:
-        """Write the logits of allowed tokens, and -inf for all others, into `out`, as `apply_mask` does.
-
-        `numbers`, int32 (B,), are rows of the table; its vocabulary has at most `KEPT_TOKENS` tokens.
-        """
-        known = self._known.get(rows)
-        if known is None or len(known) < len(rows):
-            words = rows.bits[: len(rows)].astype("<u4", copy=False)
-            known = self._known[rows] = CEILINGS[words.view(np.uint8)].reshape(len(words), -1)
-        np.take(known, numbers, axis=0, out=out, mode="clip")
-        tokens = out[:, : logits.shape[1]]
-        np.minimum(tokens, logits[:, : out.shape[1]], out=tokens)
 
 
 def apply_temperature(scores: FloatArray, top: FloatArray, temperature: FloatArray) -> None:

@@ -26,9 +26,7 @@ from engine.constraint import Forcing, Walk, drawable_words
 from engine.errors import EngineFailedError, RowDeadError
 from engine.models import Batch, Model
 from engine.sampling import (
-    KEPT_TOKENS,
     WORD_BITS,
-    Ceilings,
     Drawn,
     FloatArray,
     IntArray,
@@ -40,7 +38,7 @@ from engine.sampling import (
 from engine.scheduler import Scheduler
 from engine.sequence import Sequence
 from engine.stats import StepCounters
-from schemas_cache import KatagamiError, Vocabulary, fill_masks, shared_rows
+from schemas_cache import KatagamiError, Vocabulary, fill_masks
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +86,6 @@ class Decoder:
         self._drawable = drawable_words(vocabulary)
         self._masks = np.zeros((max_running, len(self._drawable)), np.uint32)
         self._scores = np.zeros((max_running, len(self._drawable) * WORD_BITS), np.float32)
-        self._ceilings = Ceilings()
         self._over: list[Sequence] = []
 
     @property
@@ -145,19 +142,13 @@ class Decoder:
     def _mask(self, rows: list[Sequence], logits: FloatArray) -> tuple[FloatArray, WordArray]:
         started_s = self._clock()
         masks, scores = self._masks[: len(rows)], self._scores[: len(rows)]
-        matchers = list(map(_MATCHER, rows))
         try:
-            shared = shared_rows(matchers) if masks.shape[1] * WORD_BITS <= KEPT_TOKENS else None
-            any_free = shared is None and fill_masks(matchers, masks)
+            any_free = fill_masks(list(map(_MATCHER, rows)), masks)
         except Exception:  # a schema that outgrew its limits, say: find out whose
-            shared, any_free = None, self._fill_one_by_one(rows, masks)
+            any_free = self._fill_one_by_one(rows, masks)
         if any_free:
             masks &= self._drawable
-        if shared is None:
-            apply_mask(logits, masks, scores)
-        else:
-            np.take(shared[0].bits, shared[1], axis=0, out=masks, mode="clip")
-            self._ceilings.apply(logits, *shared, scores)
+        apply_mask(logits, masks, scores)
         self.counters.mask_s += self._clock() - started_s
         return scores, masks
 

@@ -54,8 +54,7 @@ from schemas_cache.errors import (
     UnsatisfiableSchemaError,
 )
 from schemas_cache.limits import Limits
-from schemas_cache.masks import MaskRows
-from schemas_cache.matcher import Matcher, fill_masks, shared_rows
+from schemas_cache.matcher import Matcher, fill_masks
 from schemas_cache.schema import SchemaOptions
 from schemas_cache.source import Source, choice_source, json_object_source, regex_source, schema_source
 from schemas_cache.store import Lookup, SchemaCache
@@ -72,7 +71,6 @@ __all__ = [
     "KatagamiError",
     "Limits",
     "Lookup",
-    "MaskRows",
     "Matcher",
     "PatternError",
     "SchemaCache",
@@ -90,5 +88,4 @@ __all__ = [
     "json_object_source",
     "regex_source",
     "schema_source",
-    "shared_rows",
 ]

@@ -139,14 +139,14 @@ def fill_masks(matchers: Sequence[Matcher | None], out: NDArray[np.uint32]) -> b
     -----
     One gather for each distinct schema. The matchers of a batch may belong to different schemas of one vocabulary.
     """
-    shared = shared_rows(matchers)
+    shared = _shared_rows(matchers)
     if shared is None:
         return _fill_groups(matchers, out)
     np.take(shared[0].bits, shared[1], axis=0, out=out, mode="clip")
     return False
 
 
-def shared_rows(matchers: Sequence[Matcher | None]) -> tuple[MaskRows, NDArray[np.int32]] | None:
+def _shared_rows(matchers: Sequence[Matcher | None]) -> tuple[MaskRows, NDArray[np.int32]] | None:
     """Return the table of rows and the row of each matcher, int32 (B,), where all are of one schema; else None."""
     try:
         shared = set(map(_TOKENS, matchers))

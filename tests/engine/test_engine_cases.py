@@ -120,7 +120,6 @@ def test_token_zero_is_no_fallback(jump_forward: bool) -> None:
 def test_all_masked_is_an_error_and_not_token_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     """When everything is masked, the request fails; nothing is appended."""
     case = CASES["e-no-fallback-to-token-zero"]
-    monkeypatch.setattr("engine.step.shared_rows", lambda _matchers: None)
     monkeypatch.setattr("engine.step.fill_masks", lambda _matchers, out: out.fill(0))
     (row,) = run(case, model_of(case), request_of(case["schema"], jump_forward=False))
     assert isinstance(row.error, RowDeadError)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from engine.sampling import (
     UNIFORMS_AHEAD,
-    Ceilings,
     Outcome,
     Samplers,
     apply_mask,
@@ -23,7 +22,6 @@ from engine.sampling import (
     draw_tokens,
 )
 from engine.sequence import Sampling
-from schemas_cache import Vocabulary, compile_source, regex_source
 
 V = 70  # three words, the last one not full
 W = 3
@@ -276,18 +274,3 @@ def test_rows_of_one_request_have_different_streams() -> None:
     slots = np.arange(2, dtype=np.int32)
     first, second = np.array([samplers.draw(masked(logits, masks), masks, slots).token_ids for _ in range(20)]).T
     assert (first != second).any()
-
-
-def test_kept_rows_mask_as_packed_ones_do() -> None:
-    """Rows gathered as floats give the scores that unpacking gives, also after the schema has learnt more rows."""
-    schema = compile_source(regex_source("[ab]{1,9}c?"), Vocabulary([b"a", b"b", b"c", b"ab", b""], [4]))
-    rows, ceilings, rng = schema.tokens.rows, Ceilings(), np.random.default_rng(5)
-    matcher = schema.matcher()
-    for _ in range(9):
-        numbers = rows.rows(np.full(7, matcher.state, np.int32))
-        logits = rng.standard_normal((7, 5)).astype(np.float32)
-        expected, found = np.zeros((7, 32), np.float32), np.ones((7, 32), np.float32)
-        apply_mask(logits, rows.bits[numbers], expected)
-        ceilings.apply(logits, rows, numbers, found)
-        np.testing.assert_array_equal(found, expected)
-        matcher.advance(0)

@@ -183,7 +183,6 @@ LACKING = Vocabulary([b"", b"a", b"b"], [0])
 def test_a_dead_row_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mask of zeros fails its row; no token is taken in its place, and the neighbours finish."""
     dead, alive = rows_for(request(regex_source("[ab]{3}"), n=2), LACKING)
-    monkeypatch.setattr("engine.step.shared_rows", lambda _matchers: None)
     monkeypatch.setattr(
         "engine.step.fill_masks",
         lambda matchers, out: [
@@ -207,11 +206,7 @@ def test_a_mask_that_cannot_be_made_fails_its_row_alone(monkeypatch: pytest.Monk
             raise error
         fill_masks(matchers, out)
 
-    def shared(_matchers: list[Matcher]) -> object:
-        raise error
-
     monkeypatch.setattr("engine.step.fill_masks", fill)
-    monkeypatch.setattr("engine.step.shared_rows", shared)
     decode(decoder_for(LACKING, ToyModel(3, logits_of(3))), [broken, fine])
     assert (error, []) == (broken.error, broken.token_ids)
     assert (None, 3) == (fine.error, len(fine.token_ids))
