@@ -21,7 +21,7 @@ class EngineConfig:
     max_running : int
         Sequences (not requests) that one model decodes at the same time.
     max_queued : int
-        Requests that may be on their way without having begun; the next is refused.
+        Requests that may wait for a model beside those that have a slot; the next is refused.
     compile_workers : int
         Threads for schemas that are new.
     seed : int or None

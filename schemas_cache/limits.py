@@ -72,18 +72,6 @@ MAX_STORED_STATES = 4_096
 COMPILE_TIMEOUT_S = 60.0
 """How long one compile may take, waiting for another process's compile included."""
 
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The bounds that a caller may set for its own compiles."""
-
-    max_states: int = MAX_STATES
-    max_dense_entries: int = MAX_DENSE_ENTRIES
-    compile_timeout_s: float = COMPILE_TIMEOUT_S
-
-
-DEFAULT_LIMITS = Limits()
-
 MAX_NAME_NESTING = 64
 """Declared names of an open object that begin with each other, one by one: as deep nests what all other names are."""
 
@@ -107,3 +95,15 @@ MAX_CONTAINS = 4
 
 MAX_POSITIONS_BESIDE_CONTAINS = 8
 """Positions of a prefix beside `contains`: each is written once for what was matched before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The bounds that a caller may set for its own compiles."""
+
+    max_states: int = MAX_STATES
+    max_dense_entries: int = MAX_DENSE_ENTRIES
+    compile_timeout_s: float = COMPILE_TIMEOUT_S
+
+
+DEFAULT_LIMITS = Limits()
