@@ -84,10 +84,15 @@ class PatternError(KatagamiError):
         Index in the pattern, in code points from 0.
     construct : str
         The piece of the pattern at fault.
+    is_malformed : bool
+        Whether no reading of ECMA-262 takes it, with the flag `u` or without; otherwise it only cannot be enforced.
     """
 
-    def __init__(self, reason: str, *, position: int, construct: str, hint: str = "") -> None:
+    def __init__(
+        self, reason: str, *, position: int, construct: str, hint: str = "", is_malformed: bool = False
+    ) -> None:
         self.reason, self.position, self.construct, self.hint = reason, position, construct, hint
+        self.is_malformed = is_malformed
         super().__init__(f'{reason}: "{construct}" at character {position}' + (f"; {hint}" if hint else ""))
 
 

@@ -103,7 +103,9 @@ class _Parser:
     def whole(self) -> Variants:
         found = self.disjunction()
         if self.cursor.next():
-            raise self.cursor.error("closing parenthesis without its group", self.cursor.at - 1, r"write \) for itself")
+            raise self.cursor.malformed(
+                "closing parenthesis without its group", self.cursor.at - 1, r"write \) for itself"
+            )
         return found
 
     def disjunction(self) -> Variants:
@@ -148,7 +150,9 @@ class _Parser:
                 found = read_escape(self.cursor, in_class=False)
                 return plain(char_class(scalars([(found, found)]) if isinstance(found, int) else found))
         if _read_count(self.cursor) is not None:
-            raise self.cursor.error("nothing to repeat", start, "a quantifier follows a character, a class or a group")
+            raise self.cursor.malformed(
+                "nothing to repeat", start, "a quantifier follows a character, a class or a group"
+            )
         char = self.cursor.next()
         return plain(char_class(complement(LINE_END) if char == "." else scalars([(ord(char), ord(char))])))
 
@@ -163,7 +167,9 @@ class _Parser:
         found = self.disjunction()
         self.depth -= 1
         if not self.cursor.take(")"):
-            raise PatternError("group without its closing parenthesis", position=start, construct="(")
+            raise PatternError(
+                "group without its closing parenthesis", position=start, construct="(", is_malformed=True
+            )
         return found
 
     def group_kind(self, start: int) -> None:
@@ -178,13 +184,13 @@ class _Parser:
         elif self.cursor.match(_MODIFIERS):
             raise self.cursor.error("inline modifiers", start, "write both cases as a class, such as [Aa]")
         else:
-            raise self.cursor.error("unknown kind of group", start, "write (?:...) or (?<name>...)")
+            raise self.cursor.malformed("unknown kind of group", start, "write (?:...) or (?<name>...)")
 
     def group_name(self, name: str, start: int) -> None:
         if not name.replace("$", "_").isidentifier():
-            raise self.cursor.error("malformed group name", start)
+            raise self.cursor.malformed("malformed group name", start)
         if name in self.names:
-            raise self.cursor.error("group name used twice", start)
+            raise self.cursor.malformed("group name used twice", start)
         self.names.add(name)
 
 
@@ -204,5 +210,5 @@ def _read_count(cursor: Cursor) -> tuple[int, int | None] | None:
     minimum = int(low)
     maximum = (int(high) if high else None) if comma else minimum
     if maximum is not None and maximum < minimum:
-        raise cursor.error("counts out of order", start)
+        raise cursor.malformed("counts out of order", start)
     return minimum, maximum

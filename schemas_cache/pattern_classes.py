@@ -93,10 +93,14 @@ class Cursor:
         self.at = found.end() if found else self.at
         return found
 
-    def error(self, reason: str, start: int, hint: str = "") -> PatternError:
+    def error(self, reason: str, start: int, hint: str = "", *, is_malformed: bool = False) -> PatternError:
         """The error about the text from `start` to here; of a long one only the beginning is shown."""
-        end = min(self.at, start + _LONGEST_CONSTRUCT)
-        return PatternError(reason, position=start, construct=self.text[start:end], hint=hint)
+        construct = self.text[start : min(self.at, start + _LONGEST_CONSTRUCT)]
+        return PatternError(reason, position=start, construct=construct, hint=hint, is_malformed=is_malformed)
+
+    def malformed(self, reason: str, start: int, hint: str = "") -> PatternError:
+        """As `error`, about what is no pattern in any reading of ECMA-262."""
+        return self.error(reason, start, hint, is_malformed=True)
 
 
 def read_escape(cursor: Cursor, *, in_class: bool) -> int | Ranges:
@@ -141,7 +145,7 @@ def read_class(cursor: Cursor) -> Ranges:
     found: list[tuple[int, int]] = []
     while not cursor.take("]"):
         if not cursor.peek():
-            raise PatternError("class without its closing bracket", position=start, construct="[")
+            raise PatternError("class without its closing bracket", position=start, construct="[", is_malformed=True)
         found += _class_item(cursor)
     return complement(found) if negated else scalars(found)
 
@@ -158,7 +162,7 @@ def _class_item(cursor: Cursor) -> Ranges:
     high = _class_atom(cursor)
     if isinstance(low, int) and isinstance(high, int):
         if high < low:
-            raise cursor.error("range out of order", start)
+            raise cursor.malformed("range out of order", start)
         return ((low, high),)
     if cursor.peek() == "-" and cursor.peek(1) not in ("", "]"):
         raise cursor.error("range that starts or ends with a set", start, r"write \- for the hyphen itself")
@@ -224,7 +228,7 @@ def _property(cursor: Cursor, start: int, *, negated: bool) -> Ranges:
 def _refusal(cursor: Cursor, start: int, letter: str) -> PatternError:
     """The error about an escape that names no character."""
     if not letter:
-        return cursor.error("backslash at the end of the pattern", start, r"write \\ for a backslash")
+        return cursor.malformed("backslash at the end of the pattern", start, r"write \\ for a backslash")
     if letter in ("b", "B"):
         return cursor.error("word boundary", start, _BOUNDARY_HINT)
     if letter == "k":

@@ -31,7 +31,7 @@ def schema_keys(writing: Writing, node: Node) -> FiniteAutomaton:
 def _strings(writing: Writing, facets: Facets) -> FiniteAutomaton:
     """All strings of these facets."""
     found = any_text()
-    for demand in string_demands(facets, writing.cannot):
+    for demand in string_demands(writing, facets):
         found = (subtract if demand.is_excluded else intersect)(found, demand.machine())
     low, high = string_lengths(facets)
     return with_length(found, low, high) if low or high is not None else found

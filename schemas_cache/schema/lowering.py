@@ -47,7 +47,7 @@ class Lowering:
     findings : dict of Finding
         What cannot be enforced, each once: errors under `strict`, otherwise what was dropped.
     faults : dict of Finding
-        What cannot be written at all, whatever `strict` says.
+        What is malformed or cannot be written at all, whatever `strict` says.
     dead_ends : dict of Finding
         Subschemas that no value satisfies; a reason to report if that makes the whole schema impossible.
     """
@@ -182,6 +182,10 @@ class Lowering:
     def cannot(self, finding: Finding) -> None:
         """Note what cannot be enforced."""
         self.findings[finding] = None
+
+    def malformed(self, finding: Finding) -> None:
+        """Note what is no JSON Schema."""
+        self.faults[finding] = None
 
     def dead_end(self, pointer: str, keyword: str, reason: str) -> None:
         """Note that no value satisfies this."""

@@ -22,7 +22,7 @@ from schemas_cache.schema.key_schemas import schema_keys
 from schemas_cache.schema.keys import TooManyKindsError, kinds, listed, without
 from schemas_cache.schema.nodes import ANYTHING, Node
 from schemas_cache.schema.strings import pattern_machine, restricted
-from schemas_cache.schema.writing import Writing, owner_of
+from schemas_cache.schema.writing import Writing, note_pattern, owner_of
 
 HINT = "declare the names as properties"
 _TOO_LARGE = (MachineTooLargeError, TooManyKindsError)
@@ -91,8 +91,7 @@ def _readable_patterns(writing: Writing, facets: Facets) -> tuple[Facets, dict[s
             try:
                 found[pattern] = pattern_machine(pattern)
             except PatternError as error:
-                reason = f'{error.reason}: "{error.construct}" at character {error.position} of "{pattern}"'
-                writing.cannot(Finding(pointer, "patternProperties", reason, error.hint))
+                note_pattern(writing, error, pointer, "patternProperties", f' of "{pattern}"')
                 broken.add(pattern)
             except MachineTooLargeError as error:
                 writing.cannot(Finding(pointer, "patternProperties", f'the pattern "{pattern}": {error}', HINT))

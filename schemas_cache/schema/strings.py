@@ -26,7 +26,7 @@ from schemas_cache.pattern import search_language
 from schemas_cache.schema.facets import Facets
 from schemas_cache.schema.formats import FORMATS, format_language, format_machine
 from schemas_cache.schema.names import names_among, names_other_than, nesting
-from schemas_cache.schema.writing import Writing, owner_of
+from schemas_cache.schema.writing import Writing, note_pattern, owner_of
 from schemas_cache.spelling import Characters, free_string, json_string
 
 QUOTE = literal('"')
@@ -74,7 +74,7 @@ def write_string(writing: Writing, facets: Facets, depth: int) -> Expr:
         pointer, keyword = facets.lengths_at[-1]
         writing.dead_end(pointer, keyword, f"no string has at least {low} and at most {high} characters")
         return NEVER
-    demands = list(string_demands(facets, writing.cannot))
+    demands = list(string_demands(writing, facets))
     if not demands:
         return concat(QUOTE, free_string(low, high, writing.characters), QUOTE)
     simple = _simple(demands, low, high, writing.characters)
@@ -92,14 +92,14 @@ def string_lengths(facets: Facets) -> tuple[int, int | None]:
     return facets.min_length, min((limit for limit in limits if limit is not None), default=None)
 
 
-def string_demands(facets: Facets, cannot: Callable[[Finding], None]) -> Iterator[Demand]:
-    """All that is asked of a string but its length; `cannot` takes what cannot be read."""
+def string_demands(writing: Writing, facets: Facets) -> Iterator[Demand]:
+    """All that is asked of a string but its length; what cannot be read is noted."""
     for pattern, pointer in facets.patterns.items():
-        yield from _pattern(pattern, pointer, "pattern", cannot)
+        yield from _pattern(writing, pattern, pointer, "pattern")
     for name, pointer in facets.formats.items():
         yield Demand(pointer, "format", name, format_language(name), partial(format_machine, name))
     for pattern, pointer in facets.excluded_patterns.items():
-        yield from _pattern(pattern, pointer, "not", cannot)
+        yield from _pattern(writing, pattern, pointer, "not")
     low, high = string_lengths(facets)
     values = [
         v for v in facets.excluded_values if isinstance(v, str) and low <= len(v) <= (len(v) if high is None else high)
@@ -111,12 +111,11 @@ def string_demands(facets: Facets, cannot: Callable[[Finding], None]) -> Iterato
         yield Demand(owner_of(facets), "not", json.dumps(texts), language, partial(_other_than, texts))
 
 
-def _pattern(pattern: str, pointer: str, keyword: str, cannot: Callable[[Finding], None]) -> Iterator[Demand]:
+def _pattern(writing: Writing, pattern: str, pointer: str, keyword: str) -> Iterator[Demand]:
     try:
         language = _language(pattern)
     except PatternError as error:
-        reason = f'{error.reason}: "{error.construct}" at character {error.position}'
-        cannot(Finding(pointer, keyword, reason, error.hint))
+        note_pattern(writing, error, pointer, keyword)
         return
     yield Demand(pointer, keyword, pattern, language, partial(pattern_machine, pattern), keyword == "not")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from schemas_cache.errors import Finding
+from schemas_cache.errors import Finding, PatternError
 from schemas_cache.grammar import Expr, Ref
 from schemas_cache.schema.document import Json
 from schemas_cache.schema.facets import Facets
@@ -55,6 +55,9 @@ class Writing(Protocol):
     def cannot(self, finding: Finding) -> None:
         """Note what cannot be enforced: an error under `strict`, otherwise dropped."""
 
+    def malformed(self, finding: Finding) -> None:
+        """Note what is no JSON Schema: an error always."""
+
     def dead_end(self, pointer: str, keyword: str, reason: str) -> None:
         """Note that no value satisfies this; a reason to report if that makes the whole schema impossible."""
 
@@ -62,3 +65,10 @@ class Writing(Protocol):
 def owner_of(facets: Facets) -> str:
     """The subschema to report for what its facets amount to."""
     return facets.positions[0] if facets.positions else "#"
+
+
+def note_pattern(writing: Writing, error: PatternError, pointer: str, keyword: str, inside: str = "") -> None:
+    """Note a pattern that cannot be read: malformed, or beyond what can be enforced; `inside` quotes all of it."""
+    reason = f'{error.reason}: "{error.construct}" at character {error.position}{inside}'
+    note = writing.malformed if error.is_malformed else writing.cannot
+    note(Finding(pointer, keyword, reason, error.hint))

@@ -299,3 +299,31 @@ def test_values_beside_a_circular_union_are_refused() -> None:
     }
     with pytest.raises(SchemaError, match="leads back to itself"):
         grammar(schema)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "pattern": "a)"},
+        {"type": "string", "pattern": "[a"},
+        {"type": "string", "pattern": "a{2,1}"},
+        {"type": "string", "pattern": "a++"},
+        {"type": "string", "not": {"pattern": "(a"}},
+        {"type": "object", "patternProperties": {"[z-a]": {"type": "integer"}}},
+        {"type": "object", "propertyNames": {"pattern": "\\"}, "additionalProperties": True},
+    ],
+)
+def test_a_malformed_pattern_is_an_error_under_either_strictness(schema: dict[str, object]) -> None:
+    """`strict=False` drops what cannot be enforced, not what is no pattern at all."""
+    for options in (SchemaOptions(), LOOSE):
+        with pytest.raises(SchemaError):
+            lower(schema, options, None)
+
+
+@pytest.mark.parametrize("pattern", ["(?=a)a", r"\bword", r"\z", r"(a)\1", "(?i:a)"])
+def test_a_pattern_that_cannot_be_enforced_is_dropped_under_loose_options(pattern: str) -> None:
+    """Well-formed in some reading of ECMA-262, and beyond an automaton: a warning under `strict=False`."""
+    with pytest.raises(SchemaError):
+        lower({"type": "string", "pattern": pattern}, SchemaOptions(), None)
+    _, warnings = lower({"type": "string", "pattern": pattern}, LOOSE, None)
+    assert ["pattern"] == [warning.keyword for warning in warnings]
