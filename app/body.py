@@ -13,6 +13,7 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from app.errors import BodyTooLargeError, ClientGoneError, MediaTypeError, RequestError
+from app.exchange import exchange_of
 from app.json_text import JsonTextError, read_json
 from app.words import clip, found
 
@@ -36,7 +37,10 @@ async def read_body(request: Request, limit_bytes: int) -> bytes:
         raise ClientGoneError("the client closed the connection") from None
     if size > limit_bytes:
         raise BodyTooLargeError(f"the body is larger than the limit of {limit_bytes} bytes")
-    return b"".join(chunks)
+    body = b"".join(chunks)
+    if request.app.state.settings.log_prompts:
+        exchange_of(request.scope).body = body
+    return body
 
 
 def check_length(request: Request, limit_bytes: int) -> None:

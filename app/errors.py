@@ -12,15 +12,22 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import quote
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
-from starlette.types import Scope
 
+from app.exchange import exchange_of
 from app.words import clip
-from engine import ContextLengthError, EngineFailedError, QueueFullError, ShuttingDownError, UnknownModelError
+from engine import (
+    BudgetBelowMinimumError,
+    ContextLengthError,
+    DeadlineExceededError,
+    EngineFailedError,
+    QueueFullError,
+    ShuttingDownError,
+    UnknownModelError,
+)
 from schemas_cache import DeadStateError, KatagamiError, SchemaError
 
 MAX_RETRY_AFTER_S = 120.0  # above this the OpenAI SDK does not retry at all
@@ -64,6 +71,22 @@ class MediaTypeError(KatagamiError):
     """The body is not JSON in UTF-8."""
 
 
+class InvalidKeyError(KatagamiError):
+    """No API key, or none that is known here."""
+
+
+class NotFoundError(KatagamiError):
+    """No stored object of this name."""
+
+
+class BodyTimeoutError(KatagamiError):
+    """The body did not come in time."""
+
+
+class TooManyConnectionsError(KatagamiError):
+    """More connections are open than may be."""
+
+
 class ModelLoadingError(KatagamiError):
     """The server has started and its models are still being read."""
 
@@ -89,27 +112,41 @@ TABLE: dict[type[BaseException], Answer] = {
     SchemaError: Answer(400, INVALID),
     DeadStateError: Answer(400, INVALID, "unsatisfiable_schema"),
     ContextLengthError: Answer(400, INVALID, "context_length_exceeded"),
+    BudgetBelowMinimumError: Answer(400, INVALID, "max_tokens_below_minimum"),
+    InvalidKeyError: Answer(401, INVALID, "invalid_api_key"),
     UnknownModelError: Answer(404, INVALID, "model_not_found"),
+    NotFoundError: Answer(404, INVALID, "not_found"),
     UnknownUrlError: Answer(404, INVALID, "unknown_url"),
     MethodNotAllowedError: Answer(405, INVALID, "method_not_allowed"),
+    BodyTimeoutError: Answer(408, INVALID, "request_timeout"),
     BodyTooLargeError: Answer(413, INVALID, "request_too_large"),
     MediaTypeError: Answer(415, INVALID, "unsupported_media_type"),
     QueueFullError: Answer(429, "rate_limit_error", "queue_full", retry_after_s=1.0),
     ClientGoneError: Answer(CLIENT_GONE_STATUS, INVALID, "client_gone"),
     ModelLoadingError: Answer(503, "server_error", "model_loading", retry_after_s=1.0),
     ShuttingDownError: Answer(503, "server_error", "shutting_down", retry_after_s=5.0),
+    TooManyConnectionsError: Answer(503, "server_error", "too_many_connections", retry_after_s=1.0),
+    DeadlineExceededError: Answer(504, "server_error", "deadline_exceeded"),
     EngineFailedError: Answer(500, "server_error", "engine_error"),
     BaseException: Answer(500, "server_error", "engine_error"),
 }
 
 PARAMS: dict[type[BaseException], str] = {
-    SchemaError: "response_format",
-    DeadStateError: "response_format",
     ContextLengthError: "prompt",
+    BudgetBelowMinimumError: "max_tokens",
     UnknownModelError: "model",
 }
 
-ANTHROPIC_TYPES = {404: "not_found_error", 429: "rate_limit_error", 500: "api_error", 503: "overloaded_error"}
+ANTHROPIC_TYPES = {
+    401: "authentication_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    429: "rate_limit_error",
+    500: "api_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+CLOSING = (BodyTimeoutError, TooManyConnectionsError)  # the connection ends with such an answer
 
 
 def shorten_middle(text: str, length: int = MAX_POINTER) -> str:
@@ -123,9 +160,16 @@ def answer_to(error: BaseException) -> Answer:
     return next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
 
 
-def param_of(error: BaseException) -> str | None:
+def code_of(error: BaseException) -> str | None:
+    """The machine-readable cause."""
+    return answer_to(error).code or getattr(error, "code", None)
+
+
+def param_of(error: BaseException, schema_field: str) -> str | None:
     """The field at fault, where there is one."""
     own: str | None = getattr(error, "param", None)
+    if own is None and isinstance(error, SchemaError | DeadStateError):
+        return schema_field
     return own or next((param for kind, param in PARAMS.items() if isinstance(error, kind)), None)
 
 
@@ -159,14 +203,14 @@ def retry_headers(error: BaseException) -> dict[str, str]:
     return {"retry-after": str(math.ceil(after_s)), "retry-after-ms": str(math.ceil(after_s * 1000))}
 
 
-def openai_body(error: BaseException, request_id: str) -> dict[str, Any]:
-    """`{"error": {message, type, param, code, errors?}}`."""
+def openai_body(error: BaseException, request_id: str, schema_field: str = "response_format") -> dict[str, Any]:
+    """`{"error": {message, type, param, code, errors?}}`; the field is the one that the route has its schema in."""
     answer, findings = answer_to(error), findings_of(error)
     body: dict[str, Any] = {
         "message": message_of(error, request_id),
         "type": answer.type,
-        "param": param_of(error),
-        "code": answer.code or getattr(error, "code", None),
+        "param": param_of(error, schema_field),
+        "code": code_of(error),
     }
     return {"error": body | ({"errors": findings} if findings else {})}
 
@@ -175,34 +219,36 @@ def anthropic_body(error: BaseException, request_id: str) -> dict[str, Any]:
     """`{"type": "error", "error": {type, message, details}, "request_id"}`."""
     answer = answer_to(error)
     kind = ANTHROPIC_TYPES.get(answer.status, "invalid_request_error")
-    details = {"error_code": answer.code or getattr(error, "code", None)}
+    details = {"error_code": code_of(error)}
     inner = {"type": kind, "message": message_of(error, request_id), "details": details}
     return {"type": "error", "error": inner, "request_id": request_id}
 
 
 def wants_anthropic_shape(request: Request, error: BaseException) -> bool:
     """Whether an Anthropic client asks on a path that both SDKs share."""
-    shared = request.url.path.startswith("/v1/models") or isinstance(error, UnknownUrlError | MethodNotAllowedError)
+    before_routing = isinstance(error, UnknownUrlError | MethodNotAllowedError | InvalidKeyError)
+    shared = request.url.path.startswith("/v1/models") or before_routing
     return shared and "anthropic-version" in request.headers
-
-
-def exchange_name(scope: Scope) -> str:
-    """How the log names an exchange: request id, method and path, all on one line whatever the path holds."""
-    return f"{scope['state']['request_id']} {scope['method']} {clip(quote(scope['path']), 200)}"
 
 
 def error_response(request: Request, error: BaseException, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """The response for this error."""
-    request_id: str = request.state.request_id
-    shape = anthropic_body if wants_anthropic_shape(request, error) else openai_body
+    exchange = exchange_of(request.scope)
+    exchange.error, request_id = error, exchange.request_id
+    if wants_anthropic_shape(request, error):
+        body = anthropic_body(error, request_id)
+    else:
+        body = openai_body(error, request_id, exchange.schema_field)
     all_headers = retry_headers(error) | dict(headers or {})
-    return JSONResponse(shape(error, request_id), status_code=answer_to(error).status, headers=all_headers)
+    if isinstance(error, CLOSING):
+        all_headers["connection"] = "close"
+    return JSONResponse(body, status_code=answer_to(error).status, headers=all_headers)
 
 
 async def answer_error(request: Request, error: Exception) -> JSONResponse:
     """Exception handler for all errors that the project raises on purpose."""
     if answer_to(error).status == 500:  # the answer has no more than the id; this is what it points to
-        log.error("%s failed: %s: %s", exchange_name(request.scope), type(error).__name__, error)
+        log.error("%s failed: %s: %s", exchange_of(request.scope).name, type(error).__name__, error)
     # Who waits for leave to send the body will not send it now: what comes next would be taken for it.
     closing = isinstance(error, BodyTooLargeError) and "expect" in request.headers
     return error_response(request, error, {"connection": "close"} if closing else None)

@@ -18,7 +18,9 @@ from typing import Any, TypeVar
 from fastapi import Request
 
 from app.errors import ClientGoneError, ModelLoadingError
-from engine import Engine, EngineFailedError, ShuttingDownError
+from app.exchange import exchange_of
+from engine import Engine, EngineFailedError, Result, ShuttingDownError
+from engine import Request as EngineRequest
 
 T = TypeVar("T")
 log = logging.getLogger("katagami")
@@ -77,8 +79,15 @@ class Gate:
             raise ShuttingDownError
         self.check_loaded()
 
-    async def run(self, request: Request, work: Coroutine[None, None, T]) -> T:
-        """Await the work, or cancel it: when the client goes away, and when the grace is over."""
+    async def generate(self, request: Request, model_name: str, asked: EngineRequest) -> Result:
+        """What the engine makes of it; raises as `Engine.generate`, and as `run`."""
+        exchange = exchange_of(request.scope)
+        exchange.model = model_name
+        exchange.result = result = await self.run(request, self.engine.generate(model_name, asked))
+        return result
+
+    async def run(self, request: Request | None, work: Coroutine[None, None, T]) -> T:
+        """Await the work, or cancel it: when the client goes away (if there is one), and when the grace is over."""
         self.running += 1
         task = asyncio.ensure_future(work)
         gone = asyncio.ensure_future(_disconnected(request))
@@ -111,7 +120,10 @@ async def _on_daemon_thread(work: Callable[[], None]) -> None:
     await asyncio.wrap_future(outcome)
 
 
-async def _disconnected(request: Request) -> None:
+async def _disconnected(request: Request | None) -> None:
+    if request is None:
+        await asyncio.Event().wait()
+        return
     while (await request.receive())["type"] != "http.disconnect":
         pass
 

@@ -12,10 +12,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AliasChoices, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from engine import EngineConfig
+from schemas_cache import DEFAULT_LIMITS, MEMORY_BYTES, SIZE_LIMIT_BYTES
 
 PREFIX = "KATAGAMI_"
 
@@ -28,27 +29,47 @@ def default_home() -> Path:
 class Settings(BaseSettings):
     """All settings, with their defaults and bounds."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", populate_by_name=True)
 
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
     model: Annotated[tuple[str, ...], NoDecode] = ("katagami-char", "katagami-bpe")
     home: Path = Field(default_factory=default_home)
+    cache_size_limit_bytes: int = Field(default=SIZE_LIMIT_BYTES, ge=2**20)
+    cache_memory_limit_bytes: int = Field(default=MEMORY_BYTES, ge=2**20)
     max_running: int = Field(default=64, ge=1)
     max_queued: int = Field(default=256, ge=1)
+    batch_invariant: bool = False
     compile_workers: int = Field(default=2, ge=1)
     compile_timeout_s: float = Field(default=60.0, gt=0, allow_inf_nan=False)
+    max_states: int = Field(default=DEFAULT_LIMITS.max_states, ge=1_000)
+    max_frames: int = Field(default=DEFAULT_LIMITS.max_frames, ge=1_000)
+    max_table_bytes: int = Field(default=DEFAULT_LIMITS.max_memory_bytes, ge=2**20)
+    max_compile_work: int = Field(default=DEFAULT_LIMITS.max_work, ge=10_000)
+    max_state_work: int = Field(default=DEFAULT_LIMITS.max_expansion_work, ge=10_000)
     default_max_tokens: int = Field(default=512, ge=1)
+    structured_output: bool = True
+    api_key: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
+        default=(), validation_alias=AliasChoices(f"{PREFIX}API_KEY", f"{PREFIX}API_KEYS")
+    )
+    api_key_file: Path | None = None
+    metrics_need_key: bool = False
+    cors_origin: Annotated[tuple[str, ...], NoDecode] = ()
     body_limit_bytes: int = Field(default=8 * 2**20, ge=1)
+    request_timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    client_timeout_s: float = Field(default=60.0, gt=0, allow_inf_nan=False)
+    max_connections: int = Field(default=1000, ge=1)
     grace_s: float = Field(default=30.0, ge=0, allow_inf_nan=False)
     seed: int | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["text", "json"] = "text"
+    log_prompts: bool = False
 
-    @field_validator("model", mode="before")
+    @field_validator("model", "api_key", "cors_origin", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
-        """Several models are written with commas between them."""
-        return tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
+        """Several are written with commas between them."""
+        return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
 
     @field_validator("log_level", mode="before")
     @classmethod
@@ -65,11 +86,20 @@ class Settings(BaseSettings):
         return EngineConfig(
             model=self.model[0],
             models=self.model,
+            home=self.home,
             cache_folder=self.cache_folder,
+            cache_size_limit_bytes=self.cache_size_limit_bytes,
+            cache_memory_limit_bytes=self.cache_memory_limit_bytes,
             max_running=self.max_running,
             max_queued=self.max_queued,
+            batch_invariant=self.batch_invariant,
             compile_workers=self.compile_workers,
             compile_timeout_s=self.compile_timeout_s,
+            max_states=self.max_states,
+            max_frames=self.max_frames,
+            max_table_bytes=self.max_table_bytes,
+            max_compile_work=self.max_compile_work,
+            max_state_work=self.max_state_work,
             default_max_tokens=self.default_max_tokens,
             seed=self.seed,
             grace_s=self.grace_s,
@@ -78,7 +108,7 @@ class Settings(BaseSettings):
 
 def unknown_variables(names: Iterable[str]) -> dict[str, str | None]:
     """Names that look like settings and are none, each with the nearest that is one."""
-    known = {name.upper(): f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
+    known = {name.upper(): f"{PREFIX}{name.upper()}" for name in (*Settings.model_fields, "api_keys")}
     ours = [name for name in names if name.upper().startswith(PREFIX)]
     nearest = {name: get_close_matches(name.upper().removeprefix(PREFIX), known, n=1) for name in sorted(ours)}
     return {

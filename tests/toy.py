@@ -73,8 +73,8 @@ class ToyModel:
         self._contexts: list[tuple[int, ...]] = []
         self.fed: list[list[tuple[int, ...]]] = []
 
-    def allocate(self, slots: int) -> None:
-        """Make room."""
+    def allocate(self, slots: int, _batch_invariant: bool = False) -> None:
+        """Make room; its logits depend on the context alone anyway."""
         self._contexts = [()] * slots
 
     def reset(self, slot: int) -> None:
@@ -82,13 +82,17 @@ class ToyModel:
         self._contexts[slot] = ()
 
     def forward(self, batch: Batch) -> FloatArray:
-        """Feed the new tokens, float32 (B, width) out."""
+        """Feed the new tokens, float32 (B + M, width) out."""
         bounds = zip(batch.row_offsets[:-1].tolist(), batch.row_offsets[1:].tolist(), strict=True)
         new = [tuple(batch.token_ids[start:end].tolist()) for start, end in bounds]
         self.fed.append(new)
-        for slot, ids in zip(batch.slots.tolist(), new, strict=True):
+        inner: list[tuple[int, ...]] = []
+        for slot, ids, start in zip(batch.slots.tolist(), new, batch.row_offsets.tolist(), strict=False):
+            within = [at - start + 1 for at in batch.inner.tolist() if start <= at < start + len(ids)]
+            inner += [self._contexts[slot] + ids[:length] for length in within]
             self._contexts[slot] += ids
-        return np.array([self._logits(self._contexts[slot]) for slot in batch.slots.tolist()], np.float32)
+        contexts = [self._contexts[slot] for slot in batch.slots.tolist()] + inner
+        return np.array([self._logits(context) for context in contexts], np.float32)
 
 
 def given(width: int, logits: Mapping[int, float] | None = None) -> Logits:

@@ -9,7 +9,7 @@ import typer
 from pydantic import ValidationError
 
 from app import blas_threads  # noqa: F401  # has to come before anything that imports numpy
-from app.cli import compile_command, generate, serve, train
+from app.cli import bench_command, cache_command, compile_command, generate, models_command, serve, train
 from app.cli.source import finding_line
 from app.settings import PREFIX
 from app.version import VERSION
@@ -45,6 +45,9 @@ cli.command("serve")(serve.serve)
 cli.command("compile")(compile_command.compile_)
 cli.command("generate")(generate.generate)
 cli.command("train")(train.train)
+cli.add_typer(cache_command.cache, name="cache")
+cli.add_typer(models_command.models, name="models")
+cli.add_typer(bench_command.bench, name="bench")
 
 
 def main() -> None:

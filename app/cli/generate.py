@@ -16,7 +16,7 @@ from rich.table import Table
 from app.cli.source import AdditionalProperties, KeyOrder, Whitespace, read_source, tell_warnings
 from app.proof import judge
 from app.settings import Settings
-from engine import Choice, Engine, EngineConfig, Request, Sampling
+from engine import Choice, Engine, EngineConfig, Request, Sampling, compiling_cache
 
 BATCH = 64  # records asked for at once
 SEED_STRIDE = 1_000_000  # so that the batches of two seeds share none
@@ -54,7 +54,7 @@ class Tally:
 def generate(
     schema: Annotated[str | None, typer.Option(help="File with a JSON Schema; - for standard input.")] = None,
     regex: Annotated[str | None, typer.Option(help="A regular expression instead of a schema.")] = None,
-    model: Annotated[str, typer.Option(help="A shipped model's name, or a folder.")] = "katagami-char",
+    model: Annotated[str, typer.Option(help="A model's name, a folder or a .gguf.")] = "katagami-char",
     prompt: Annotated[str, typer.Option(help="Text to go on from.")] = "",
     count: Annotated[int, typer.Option("--count", "--n", min=1, help="How many records.")] = 1,
     temperature: Annotated[float, typer.Option(min=0, max=2, help="0 takes the likeliest token.")] = 1.0,
@@ -102,7 +102,8 @@ def generate(
 
 @contextmanager
 def _running(model: str) -> Iterator[Engine]:
-    engine = Engine(EngineConfig(model=model, cache_folder=Settings().cache_folder))
+    config = EngineConfig(model=model, cache_folder=Settings().cache_folder)
+    engine = Engine(config, cache=compiling_cache(config))  # here: a process would take longer to start
     engine.start()
     try:
         yield engine

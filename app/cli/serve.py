@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
+import resource
 import socket
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 import uvicorn
+from fastapi import FastAPI
 from pydantic import ValidationError
 
+from app.cli.models_command import pull_missing
 from app.cli.source import UsageError
+from app.connections import MAX_HEAD_BYTES, PatientConnection
 from app.gate import Gate
+from app.logs import set_up_log
 from app.main import create_app
 from app.settings import Settings, unknown_variables
 from app.words import reason_of
+from schemas_cache import DEFAULT_LIMITS, MEMORY_BYTES, SIZE_LIMIT_BYTES
 
+LOCAL_HOSTS = ("127.0.0.1", "::1", "localhost")
+OTHER_FILES = 256  # open files beside the connections: the cache's, the log, what libraries hold
+KEEP_ALIVE_S = 30  # longer than the official SDKs keep an idle connection, so that they never find one just closed
 LAST_ANSWERS_S = 5  # for what the end of the grace cut short to be answered
 LAST_MOMENT_S = 1.0  # the same, after a second signal
 log = logging.getLogger("katagami")
@@ -59,14 +70,55 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address; 0.0.0.0 for all.", show_default="127.0.0.1")] = None,
     port: Annotated[int | None, typer.Option(help="Port; 0 takes a free one.", show_default="8000")] = None,
     model: Annotated[
-        list[str] | None, typer.Option(help="A shipped model's name, or a folder; may be given several times.")
+        list[str] | None, typer.Option(help="A model's name, a folder or a .gguf; may be given several times.")
     ] = None,
     home: Annotated[Path | None, typer.Option(help="Folder for its cache.", show_default="~/.cache/katagami")] = None,
+    cache_size_limit: Annotated[
+        int | None, typer.Option(help="Bytes of compiled schemas on disk.", show_default=f"{SIZE_LIMIT_BYTES}")
+    ] = None,
+    cache_memory_limit: Annotated[
+        int | None, typer.Option(help="Bytes of compiled schemas in memory.", show_default=f"{MEMORY_BYTES}")
+    ] = None,
     max_running: Annotated[int | None, typer.Option(help="Sequences decoded at once.", show_default="64")] = None,
     max_queued: Annotated[int | None, typer.Option(help="Requests that may wait.", show_default="256")] = None,
+    batch_invariant: Annotated[
+        bool | None, typer.Option("--batch-invariant", help="Have no text depend on what else runs, at some cost.")
+    ] = None,
     compile_timeout: Annotated[float | None, typer.Option(help="Seconds for one schema.", show_default="60")] = None,
+    max_states: Annotated[int | None, typer.Option(help="States of one schema.", show_default="200000")] = None,
+    max_frames: Annotated[int | None, typer.Option(help="Frames of one schema.", show_default="1000000")] = None,
+    max_table: Annotated[int | None, typer.Option(help="Bytes of one schema's tables.", show_default="512 MiB")] = None,
+    max_compile_work: Annotated[
+        int | None, typer.Option(help="Microseconds of work for one schema.", show_default=f"{DEFAULT_LIMITS.max_work}")
+    ] = None,
+    max_state_work: Annotated[int | None, typer.Option(help="For one state.", show_default="500000")] = None,
+    request_timeout: Annotated[
+        float | None, typer.Option(help="Seconds for one request, waiting included.", show_default="none")
+    ] = None,
+    client_timeout: Annotated[
+        float | None, typer.Option(help="Seconds for a client to send, or to read on.", show_default="60")
+    ] = None,
+    max_connections: Annotated[int | None, typer.Option(help="Connections at once.", show_default="1000")] = None,
+    structured_output: Annotated[
+        bool | None,
+        typer.Option("--structured-output/--no-structured-output", help="Take requests with a response_format."),
+    ] = None,
     grace: Annotated[
         float | None, typer.Option(help="Seconds for running requests at the end.", show_default="30")
+    ] = None,
+    api_key: Annotated[
+        list[str] | None, typer.Option(help="KEY or NAME:KEY that lets clients in; may be given several times.")
+    ] = None,
+    api_key_file: Annotated[Path | None, typer.Option(help="File with such keys, one a line.")] = None,
+    metrics_need_key: Annotated[
+        bool | None, typer.Option("--metrics-need-key", help="Ask for a key at /metrics too.")
+    ] = None,
+    cors_origin: Annotated[
+        list[str] | None, typer.Option(help="Origin whose pages may call, or *; may be given several times.")
+    ] = None,
+    log_format: Annotated[str | None, typer.Option(help="text or json.", show_default="text")] = None,
+    log_prompts: Annotated[
+        bool | None, typer.Option("--log-prompts", help="Write the bodies of requests to the log.")
     ] = None,
 ) -> None:
     """Serve models over HTTP, with OpenAI's routes.
@@ -78,10 +130,14 @@ def serve(
         curl http://127.0.0.1:8000/v1/completions -H 'content-type: application/json' -d '{"model": "katagami-char",
         "prompt": "", "response_format": {"type": "choice", "choice": ["yes", "no"]}}'
     """
-    flags: dict[str, Any] = {"host": host, "port": port, "home": home, "model": tuple(model) if model else None}
-    flags |= {"max_running": max_running, "max_queued": max_queued, "compile_timeout_s": compile_timeout}
-    flags |= {"grace_s": grace}
-    run_server(read_settings({name: value for name, value in flags.items() if value is not None}))
+    run_server(read_settings(setting_flags(locals())))
+
+
+def setting_flags(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The settings that a command's arguments name; those in seconds or bytes have their unit in the name."""
+    given = {name: value for name, value in arguments.items() if value not in (None, [])}
+    units = {f"{name}{unit}": name for name in given for unit in ("", "_s", "_bytes")}
+    return {setting: given[name] for setting, name in units.items() if setting in Settings.model_fields}
 
 
 def read_settings(flags: dict[str, Any]) -> Settings:
@@ -92,27 +148,59 @@ def read_settings(flags: dict[str, Any]) -> Settings:
         fault = next((fault for fault in error.errors() if fault["loc"][0] in flags), None)
         if fault is None:
             raise
-        flag = str(fault["loc"][0]).removesuffix("_s").replace("_", "-")
+        flag = str(fault["loc"][0]).removesuffix("_s").removesuffix("_bytes").replace("_", "-")
         raise UsageError(f"--{flag}: {reason_of(fault)}") from None
 
 
 def run_server(settings: Settings) -> None:
     """Listen until told to stop; exits with 2 where the models cannot be loaded."""
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    set_up_log(settings.log_level, settings.log_format)
     warn_of_settings(settings)
+    allow_connections(settings.max_connections)
+    pull_missing(settings.home, settings.model)
     app = create_app(settings)
     gate: Gate = app.state.gate
     listener = listen(settings.host, settings.port)
     url = url_of(listener)
     log.info("listening on %s, loading %s", url, ", ".join(settings.model))
+    if not (settings.api_key or settings.api_key_file) and settings.host not in LOCAL_HOSTS:
+        log.warning("whoever reaches %s may use this server; --api-key asks for a key", settings.host)
     gate.on_loaded = lambda: announce(gate, url)
-    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=LAST_ANSWERS_S)
+    config = server_config(app, settings)
     server = DrainingServer(config, gate, settings)
     server.run(sockets=[listener])
     if gate.failure:  # the log has it
         raise typer.Exit(2)
     log.info("stopped at once, by a second signal" if server.force_exit else "stopped")
+
+
+def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    """The web server's own settings."""
+    connection = partial(
+        PatientConnection, patience_s=settings.client_timeout_s, max_connections=settings.max_connections
+    )
+    return uvicorn.Config(
+        app,
+        http=cast("type[asyncio.Protocol]", connection),
+        ws="none",
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=LAST_ANSWERS_S,
+    )
+
+
+def allow_connections(count: int) -> None:
+    """Have the system allow as many open files as the connections need, where it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def warn_of_settings(settings: Settings) -> None:

@@ -1,98 +1,73 @@
 """The body of `POST /v1/completions`, and the engine's `Request` made of it.
 
-In: a JSON object. Out: `Completion`, what to run and on which model. Cost: linear in the body, encoding the prompts
-included; runs in a worker thread.
+In: a JSON object. Out: `Asked`, what to run, on which model, and how the answer is written. Cost: linear in the body,
+encoding the prompts included; runs in a worker thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictStr, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from app.errors import RequestError
-from app.protocol.fields import IGNORED, Fields, Integer, Number, only, parse, refused, type_error, value_error
-from app.protocol.structured import ResponseFormat, StructuredOptions, compile_timeout_s, to_source
-from engine import LoadedModel, Request, Sampling, UnknownModelError
+from app.protocol.fields import IGNORED, Integer, parse, refused, type_error, value_error
+from app.protocol.generation import (
+    MAX_CHOICES,
+    Asked,
+    Defaults,
+    GenerationBody,
+    TokenCount,
+    TopLogprobs,
+    Wanted,
+    model_of,
+    source_of,
+    to_asked,
+)
+from app.protocol.tokens import checked_ids, text_ids
+from engine import LoadedModel
 from schemas_cache import Source
 
-MAX_CHOICES = 128  # prompts x n
-MAX_STOPS = 16
 Prompt = str | list[int]
+PROMPT_FORMS = "a string, a list of strings, a list of token ids, or a list of such lists"
 
 
 def _prompts(value: object) -> list[Prompt]:
     """One prompt or several, each as text or as token ids, to a list of them."""
     if isinstance(value, str):
         return [value]
-    if not isinstance(value, list):
-        raise type_error("a string, a list of strings, a list of token ids, or a list of such lists")
-    if not value:
+    if value == []:
         raise value_error("must not be an empty list")
-    if all(isinstance(item, str) for item in value):
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return list(value)
-    if all(isinstance(item, list) for item in value):
-        return [_token_ids(item) for item in value]
-    return [_token_ids(value)]
+    if isinstance(value, list) and all(isinstance(item, list) for item in value):
+        return [token_ids(item, PROMPT_FORMS) for item in value]
+    return [token_ids(value, PROMPT_FORMS)]
 
 
-def _token_ids(value: list[Any]) -> list[int]:
+def token_ids(value: object, expected: str = "a list of token ids") -> list[int]:
+    """The ids in a list of them, 3.0 being one; for a field that takes what is `expected`."""
+    if not isinstance(value, list):
+        raise type_error(expected)
     if not value:
         raise value_error("must not hold an empty list of token ids")
     ids = [int(item) if isinstance(item, float) and item.is_integer() else item for item in value]
     if any(isinstance(item, bool) or not isinstance(item, int) for item in ids):
-        raise type_error("a string, a list of strings, a list of token ids, or a list of such lists")
+        raise type_error(expected)
     return ids
 
 
-def _stops(value: object) -> tuple[str, ...]:
-    stops = [value] if isinstance(value, str) else value
-    if not isinstance(stops, list) or not all(isinstance(stop, str) for stop in stops):
-        raise type_error("a string or a list of strings")
-    if len(stops) > MAX_STOPS:
-        raise value_error(f"must be at most {MAX_STOPS} strings")
-    if "" in stops:
-        raise value_error("must not hold an empty string")
-    return tuple(stops)
-
-
-class StreamOptions(Fields):
-    """`stream_options`."""
-
-    include_usage: StrictBool = False
-    include_obfuscation: StrictBool = False
-
-
-Penalty = Annotated[Number, Field(ge=-2, le=2), only(0.0)]
-
-
-class CompletionBody(Fields):
+class CompletionBody(GenerationBody):
     """The fields of the route, with their types and bounds."""
 
-    model: StrictStr
     prompt: Annotated[list[Prompt], BeforeValidator(_prompts)]
-    max_tokens: Annotated[Integer, Field(ge=0)] | None = None
-    temperature: Annotated[Number, Field(ge=0, le=2)] = 1.0
-    top_p: Annotated[Number, Field(gt=0, le=1)] = 1.0
-    top_k: Annotated[Integer, Field(ge=0)] = 0
-    min_p: Annotated[Number, Field(ge=0, le=1)] = 0.0
-    n: Annotated[Integer, Field(ge=1, le=MAX_CHOICES)] = 1
+    max_tokens: TokenCount | None = None
     best_of: Annotated[Integer, Field(ge=1, le=MAX_CHOICES)] | None = None
-    seed: Annotated[Integer, Field(ge=-(2**63), le=2**63 - 1)] | None = None
-    stop: Annotated[tuple[str, ...], BeforeValidator(_stops)] = ()
-    presence_penalty: Penalty = 0.0
-    frequency_penalty: Penalty = 0.0
-    logit_bias: Annotated[dict[str, Number], only({})] | None = None
-    logprobs: Annotated[Integer, Field(ge=0, le=20), refused("log-probabilities are not available yet")] | None = None
-    echo: Annotated[StrictBool, only(False)] = False
+    logprobs: TopLogprobs | None = None
+    echo: StrictBool = False
     suffix: Annotated[StrictStr, refused("text after the completion is not supported")] | None = None
-    stream: Annotated[StrictBool, only(False)] = False
-    stream_options: StreamOptions | None = None
-    response_format: ResponseFormat | None = None
-    structured_options: StructuredOptions = StructuredOptions()
 
     @field_validator("best_of")
     @classmethod
@@ -101,84 +76,45 @@ class CompletionBody(Fields):
             raise PydanticCustomError("unsupported_parameter", "is supported only where it equals n")
         return value
 
-    @field_validator("stream_options")
-    @classmethod
-    def _only_with_stream(cls, value: StreamOptions | None) -> StreamOptions | None:
-        if value is not None:
-            raise value_error("is for streams: it needs stream: true")
-        return value
 
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """A checked request: what to run, where, and what the answer needs to know of it."""
-
-    model: LoadedModel
-    request: Request
-
-
-@dataclass(frozen=True, slots=True)
-class Defaults:
-    """What the server adds to a request."""
-
-    max_tokens: int
-    compile_timeout_cap_s: float
-
-
-def parse_completion(data: dict[str, Any], models: Mapping[str, LoadedModel], defaults: Defaults) -> Completion:
+def parse_completion(data: dict[str, Any], models: Mapping[str, LoadedModel], defaults: Defaults) -> Asked:
     """Check a body and build the engine's request; raises `RequestError`, `SchemaError` or `UnknownModelError`."""
     data = {key: value for key, value in data.items() if key not in IGNORED}
     if "prompt" in data and data["prompt"] is None:
         data["prompt"] = ""  # the one field where null has a meaning of its own
     body = parse(CompletionBody, data)
-    model = models.get(body.model)
-    if model is None:
-        raise UnknownModelError(body.model, tuple(models))
+    model = model_of(body, models)
+    _check_number_of_choices(body)
+    source = source_of(body, defaults)
+    _check_combinations(body, source)
+    prompts = tuple(_encode(prompt, model) for prompt in body.prompt)
+    echo = tuple(_text(prompt, model) for prompt in body.prompt) if body.echo else ()
+    return to_asked(body, model, source, Wanted(prompts, body.max_tokens, body.logprobs, echo), defaults)
+
+
+def _check_number_of_choices(body: CompletionBody) -> None:
     if len(body.prompt) > MAX_CHOICES:
         reason = f"{len(body.prompt)} prompts are more than {MAX_CHOICES}; send them in several requests"
         raise RequestError("invalid_value", f"prompt: {reason}", "prompt")
     if len(body.prompt) * body.n > MAX_CHOICES:
         count = f"{len(body.prompt)} prompts x n = {body.n}"
         raise RequestError("invalid_value", f"n: {count} is more than {MAX_CHOICES} choices", "n")
-    return Completion(model, _to_request(body, model, defaults))
 
 
-def _to_request(body: CompletionBody, model: LoadedModel, defaults: Defaults) -> Request:
-    max_tokens = defaults.max_tokens if body.max_tokens is None else body.max_tokens
-    return Request(
-        prompts=tuple(_encode(prompt, model) for prompt in body.prompt),
-        max_tokens=min(max_tokens, model.model.context_length),
-        n=body.n,
-        sampling=_to_sampling(body),
-        source=_hashed(to_source(body.response_format, body.structured_options)),
-        compile_timeout_s=compile_timeout_s(body.structured_options, defaults.compile_timeout_cap_s),
-    )
-
-
-def _hashed(source: Source | None) -> Source | None:
-    """The same source, its digest computed here: a schema beyond the limits is refused before it is queued."""
-    if source is not None:
-        _ = source.digest  # kept by the source; raises `SchemaError`
-    return source
-
-
-def _to_sampling(body: CompletionBody) -> Sampling:
-    return Sampling(
-        temperature=body.temperature,
-        top_p=body.top_p,
-        top_k=body.top_k,
-        min_p=body.min_p,
-        seed=None if body.seed is None else body.seed % 2**64,  # generators take no negative seeds
-        stop=body.stop,
-    )
+def _check_combinations(body: CompletionBody, source: Source | None) -> None:
+    """With a format the text is the document and nothing else, and the prompt is as it was given."""
+    if body.echo and source is not None:
+        reason = "cannot be combined with a response_format: the text would be no document"
+        raise RequestError("unsupported_parameter", f"echo: {reason}", "echo")
+    if body.structured_options.schema_in_prompt:
+        path = "structured_options.schema_in_prompt"
+        reason = "is for chat-like routes; where the model is to see the schema, write it into the prompt"
+        raise RequestError("unsupported_parameter", f"{path}: {reason}", path)
 
 
 def _encode(prompt: Prompt, model: LoadedModel) -> tuple[int, ...]:
-    if isinstance(prompt, str):
-        return tuple(model.tokenizer.encode(prompt))
-    size = len(model.tokenizer.vocabulary)
-    outside = next((token for token in prompt if not 0 <= token < size), None)
-    if outside is not None:
-        reason = f"token id {outside} is outside the vocabulary of {size}"
-        raise RequestError("invalid_value", f"prompt: {reason}", "prompt")
-    return tuple(prompt)
+    return text_ids(prompt, model) if isinstance(prompt, str) else checked_ids(prompt, model, "prompt")
+
+
+def _text(prompt: Prompt, model: LoadedModel) -> str:
+    return prompt if isinstance(prompt, str) else model.tokenizer.decode(prompt)

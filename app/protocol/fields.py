@@ -8,11 +8,20 @@ misplaced or foreign field goes first, since it is most often the cause of the o
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetJsonSchemaHandler,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError
 
 from app.errors import RequestError
 from app.words import clip, reason_of
@@ -67,7 +76,8 @@ HINTS: dict[str, str] = {
     **dict.fromkeys(("guided_whitespace_pattern", "whitespace"), 'use "structured_options": {"whitespace": "spaced"}'),
     "max_output_tokens": 'use "max_tokens"',
     "guided_decoding_backend": "there is one way of decoding here; leave it out",
-    "messages": 'this route takes "prompt"',
+    "messages": 'POST /v1/completions takes "prompt"; for messages there is POST /v1/chat/completions',
+    "prompt": 'POST /v1/chat/completions takes "messages"; for a prompt there is POST /v1/completions',
     "inputs": 'use "prompt"',
     "stop_sequences": 'use "stop"',
 }
@@ -98,20 +108,22 @@ class Fields(BaseModel):
         return without_nulls(data)
 
 
-def parse(model: type[M], data: object) -> M:
-    """Check a body; raises `RequestError`."""
+def parse(model: type[M], data: object, place: str = "") -> M:
+    """Check a body, or what stands in it at `place`; raises `RequestError`."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise _request_error(error.errors(include_url=False, include_context=True)) from None
+        raise _request_error(error.errors(include_url=False, include_context=True), place) from None
 
 
-def _request_error(faults: Sequence[ErrorDetails]) -> RequestError:
+def _request_error(faults: Sequence[ErrorDetails], place: str) -> RequestError:
     fault = next((f for f in faults if f["type"] == "extra_forbidden" and _path(f) in HINTS), faults[0])
     path, code = _path(fault), _code(fault["type"])
-    hint = HINTS.get(path)
-    message = f"{path or 'body'}: {reason_of(fault)}" + (f"; {hint}" if hint else "")
-    return RequestError(code, message, path or None)
+    known_here = "." not in path and fault["type"] != "extra_forbidden"  # what is foreign on one route
+    hint = None if known_here or place else HINTS.get(path)
+    full_path = ".".join(filter(None, (place, path)))
+    message = f"{full_path or 'body'}: {reason_of(fault)}" + (f"; {hint}" if hint else "")
+    return RequestError(code, message, full_path or None)
 
 
 def _code(kind: str) -> str:
@@ -160,6 +172,17 @@ Integer = Annotated[int, BeforeValidator(_integer)]  # 1.0 is an integer; true i
 Number = Annotated[float, BeforeValidator(_number)]
 
 
+@dataclass(frozen=True, eq=False)  # as its base: annotations have to be hashable
+class Narrowed(AfterValidator):
+    """A check that leaves fewer values than the type says; `allowed` says which, as a JSON Schema."""
+
+    allowed: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    def __get_pydantic_json_schema__(self, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """What documentation says of the field."""
+        return dict(self.allowed)
+
+
 def only(value: object, why: str = "is not available yet") -> AfterValidator:
     """A field that is known, and whose other values are refused: nothing is ever silently ignored."""
 
@@ -172,7 +195,7 @@ def only(value: object, why: str = "is not available yet") -> AfterValidator:
             )
         return given
 
-    return AfterValidator(check)
+    return Narrowed(check, {"const": value})
 
 
 def refused(why: str) -> AfterValidator:
@@ -181,4 +204,4 @@ def refused(why: str) -> AfterValidator:
     def check(_: Any) -> Any:
         raise PydanticCustomError("unsupported_parameter", "{why}", {"why": why})
 
-    return AfterValidator(check)
+    return Narrowed(check, {"type": "null"})

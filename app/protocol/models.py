@@ -1,12 +1,20 @@
-"""The bodies of `/v1/models`: one object that satisfies the OpenAI and the Anthropic SDK."""
+"""Models by name, and the bodies of `/v1/models`: one object that satisfies the OpenAI and the Anthropic SDK."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from engine import LoadedModel
+from engine import LoadedModel, UnknownModelError
+
+
+def model_named(name: str | None, models: Mapping[str, LoadedModel]) -> LoadedModel:
+    """The model of this name, or the first one; raises `UnknownModelError`."""
+    model = models.get(name) if name is not None else next(iter(models.values()), None)
+    if model is None:
+        raise UnknownModelError(name or "", tuple(models))
+    return model
 
 
 def model_body(model: LoadedModel, loaded_at: int) -> dict[str, Any]:

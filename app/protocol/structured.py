@@ -15,7 +15,8 @@ from app.protocol.fields import Fields, Number, only, type_error, without_nulls
 from schemas_cache import SchemaOptions, Source, choice_source, json_object_source, regex_source, schema_source
 
 
-def _schema(value: object) -> object:
+def schema_value(value: object) -> object:
+    """A schema is an object or a boolean."""
     if not isinstance(value, dict | bool):
         raise type_error("an object or a boolean")
     return value
@@ -25,7 +26,7 @@ class NamedSchema(Fields):
     """`json_schema` inside the format."""
 
     name: Annotated[StrictStr, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
-    content: Annotated[Any, BeforeValidator(_schema), Field(alias="schema")]
+    content: Annotated[Any, BeforeValidator(schema_value), Field(alias="schema")]
     strict: StrictBool = True
     description: StrictStr | None = None
 
@@ -71,17 +72,17 @@ ResponseFormat = Annotated[
 
 
 class StructuredOptions(Fields):
-    """How the text is constrained; on completions, so far."""
+    """How the text is constrained."""
 
     whitespace: Literal["spaced", "compact", "flexible", "pretty"] = "spaced"
-    on_limit: Annotated[Literal["close", "truncate", "error"], only("truncate")] = "truncate"
+    on_limit: Literal["close", "truncate", "error"] = "close"
     additional_properties: Literal["closed", "open"] = "closed"
     key_order: Literal["declared", "any"] = "declared"
     method: Annotated[Literal["mask", "retry", "asap", "smc"], only("mask")] = "mask"
-    diagnostics: Annotated[StrictBool, only(False)] = False
-    logprobs: Annotated[Literal["raw", "masked"], only("raw")] = "raw"
-    schema_in_prompt: Annotated[StrictBool, only(False, "is for chat-like routes")] = False
-    report_closed_as: Annotated[Literal["length", "stop"], only("length")] = "length"
+    diagnostics: StrictBool = False
+    logprobs: Literal["raw", "masked"] = "raw"
+    schema_in_prompt: StrictBool | None = None  # None: as the route has it
+    report_closed_as: Literal["length", "stop"] = "length"
     allow_refusal: Annotated[StrictBool, only(False)] = False
     compile_timeout: Annotated[Number, Field(gt=0)] | None = None
 

@@ -1,11 +1,15 @@
-"""`GET /health`, `/ready` and `/version`: for load balancers and people."""
+"""`GET /health`, `/ready`, `/version`, `/metrics`, `/openapi.json`: for machines around the server, and for people."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.concurrency import run_in_threadpool
 
 from app.gate import Gate
+from app.metrics import Metrics
+from app.openapi import build_document
 from app.routes import READING
 from app.version import VERSION
 
@@ -30,3 +34,17 @@ async def ready(request: Request) -> JSONResponse:
 async def show_version() -> JSONResponse:
     """The version of this server."""
     return JSONResponse({"version": VERSION})
+
+
+@router.api_route("/metrics", methods=READING)
+async def show_metrics(request: Request) -> Response:
+    """Figures in Prometheus's text format."""
+    metrics: Metrics = request.app.state.metrics
+    return Response(await run_in_threadpool(metrics.render), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.api_route("/openapi.json", methods=READING)
+async def show_document(request: Request) -> JSONResponse:
+    """The API as an OpenAPI document, with the names of the models that are loaded by now."""
+    gate: Gate = request.app.state.gate
+    return JSONResponse(await run_in_threadpool(build_document, list(gate.engine.models)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -13,19 +13,60 @@ from fastapi.testclient import TestClient
 
 from app.main import create_app
 from app.settings import Settings
-from engine import Choice, Engine, Request, Result, SchemaUse, Timings
+from engine import (
+    Choice,
+    Delta,
+    Engine,
+    EngineStats,
+    Ready,
+    Request,
+    Result,
+    SchemaUse,
+    StepCounters,
+    StreamEvent,
+    Timings,
+)
+from schemas_cache import StoredSchema
 
-ALPHABET = 'abcdefghijklmnopqrstuvwxyz0123456789{}[]":, .'
+ALPHABET = 'abcdefghijklmnopqrstuvwxyz0123456789{}[]":, .\n'
+SPECIAL_TOKENS = ("<|turn|>", "<|end|>")
+
+
+class CharacterVocabulary:
+    """One token for each character, one for the first byte of `é` and one for the second, two special ones."""
+
+    token_bytes = (*(character.encode() for character in ALPHABET), b"\xc3", b"\xa9", b"", b"")
+
+    def __len__(self) -> int:
+        return len(self.token_bytes)
 
 
 class CharacterTokenizer:
-    """One token for each character."""
+    """Encodes with that vocabulary."""
 
-    vocabulary = ALPHABET
+    vocabulary = CharacterVocabulary()
+    special_tokens = SPECIAL_TOKENS
+    begin_ids: tuple[int, ...] = ()
 
-    def encode(self, text: str) -> list[int]:
-        """The ids, unknown characters left out."""
-        return [ALPHABET.index(character) for character in text if character in ALPHABET]
+    def encode(self, text: str, special: bool = False) -> list[int]:
+        """The ids, unknown characters left out; special tokens only where they are meant."""
+        ids = []
+        while text:
+            found = next((name for name in SPECIAL_TOKENS if special and text.startswith(name)), None)
+            if found:
+                ids.append(len(self.vocabulary) - 2 + SPECIAL_TOKENS.index(found))
+            elif text[0] in ALPHABET:
+                ids.append(ALPHABET.index(text[0]))
+            text = text[len(found or "x") :]
+        return ids
+
+    def decode(self, ids: list[int]) -> str:
+        """The text."""
+        return b"".join(self.vocabulary.token_bytes[token_id] for token_id in ids).decode("utf-8", "replace")
+
+    def token_name(self, token_id: int) -> str:
+        """The name of a special token."""
+        return SPECIAL_TOKENS[token_id - len(self.vocabulary) + 2]
 
 
 class FakeWeights:
@@ -41,6 +82,9 @@ class FakeModel:
     name: str
     tokenizer: CharacterTokenizer = field(default_factory=CharacterTokenizer)
     model: FakeWeights = field(default_factory=FakeWeights)
+    chat_template: str | None = None
+    bos_token: str = ""
+    eos_token: str = "<|end|>"  # noqa: S105
 
 
 def one_choice(index: int, text: str = "", **changes: Any) -> Choice:
@@ -55,10 +99,32 @@ def one_choice(index: int, text: str = "", **changes: Any) -> Choice:
     return Choice(index=index, text=text, token_ids=(), **(facts | changes))
 
 
+class FakeCache:
+    """Schemas in the cache."""
+
+    def __init__(self) -> None:
+        self.stored: list[StoredSchema] = []
+
+    def entries(self) -> list[StoredSchema]:
+        """All of them."""
+        return self.stored
+
+    def entry(self, schema_hash: str) -> StoredSchema | None:
+        """The first of this hash."""
+        return next((entry for entry in self.stored if entry.schema_hash == schema_hash), None)
+
+    def delete(self, schema_hash: str) -> int:
+        """Remove all of this hash."""
+        before = len(self.stored)
+        self.stored = [entry for entry in self.stored if entry.schema_hash != schema_hash]
+        return before - len(self.stored)
+
+
 class FakeEngine:
     """Has the engine's surface; `requests` is what it was asked."""
 
     def __init__(self) -> None:
+        self.cache = FakeCache()
         self.models = {name: FakeModel(name) for name in ("tiny", "org/tiny")}
         self.ready = False
         self.requests: list[tuple[str, Request]] = []
@@ -67,6 +133,18 @@ class FakeEngine:
         self.use = SchemaUse("ab" * 32, "miss", 12.5, 9, (), "full")
         self.error: Exception | None = None
         self.hangs = False
+        self.deltas: list[Delta] | None = None  # of a stream; None: the text of each choice in two pieces
+        self.pauses: dict[int, float] = {}  # seconds before the nth event of a stream
+        self.streamed = 0  # streams of which all was taken
+        self.error_after: int | None = None  # events of a stream before the error; None: before any
+
+    @property
+    def stats(self) -> EngineStats:
+        """Figures that tell themselves apart."""
+        counts = {"submitted": 5, "completed": 3, "failed": 1, "cancelled": 2, "refused": 4}
+        return EngineStats(
+            queued=6, running=7, steps={"tiny": StepCounters(steps=8, forced_tokens=9, interventions=10)}, **counts
+        )
 
     def start(self) -> None:
         """Load nothing."""
@@ -83,6 +161,31 @@ class FakeEngine:
             raise self.error
         if self.hangs:
             await self._hang()
+        return self._result(request)
+
+    async def stream(self, model_name: str, request: Request) -> AsyncIterator[StreamEvent]:
+        """The scripted events."""
+        self.requests.append((model_name, request))
+        for number, event in enumerate(self._events(request)):
+            await asyncio.sleep(self.pauses.get(number, 0))
+            if self.error and number == (self.error_after or 0):
+                raise self.error
+            if self.hangs and number:
+                await self._hang()
+            yield event
+        self.streamed += 1
+
+    def _events(self, request: Request) -> Iterator[StreamEvent]:
+        result = self._result(request)
+        yield Ready(result.schema)
+        halves = [
+            Delta(choice.index, text, ()) for choice in result.choices for text in (choice.text[:2], choice.text[2:])
+        ]
+        yield from halves if self.deltas is None else self.deltas
+        yield from result.choices
+        yield result
+
+    def _result(self, request: Request) -> Result:
         choices = tuple(self.answer(index) for index in range(len(request.prompts) * request.n))
         use = self.use if request.source else None
         prompt_tokens = sum(len(prompt) for prompt in request.prompts)
@@ -109,6 +212,17 @@ def client(engine: FakeEngine, tmp_path: Any) -> Iterator[TestClient]:
     with TestClient(app, raise_server_exceptions=False) as client:
         while not app.state.gate.loaded_at:
             time.sleep(0.001)
+        yield client
+
+
+@pytest.fixture(scope="session")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A client on an app with a real engine and the character model."""
+    settings = Settings(home=tmp_path_factory.mktemp("home"), model=("katagami-char",), compile_workers=1)
+    app = create_app(settings)
+    with TestClient(app) as client:
+        while not app.state.gate.loaded_at:
+            time.sleep(0.01)
         yield client
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from engine import SchemaUse
+from app.main import create_app
+from app.settings import Settings
+from engine import Diagnostics, FieldMass, SchemaUse, TokenLogprobs, Worst
 from schemas_cache import Finding
 
 
@@ -95,6 +100,14 @@ def test_prompt_forms(post: Any, engine: Any, prompt: object, ids: object) -> No
     assert ids == engine.requests[0][1].prompts
 
 
+def test_texts_begin_as_the_model_has_it(post: Any, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token that all texts begin with comes before text, and not before ids, which are taken as they are."""
+    monkeypatch.setattr(engine.models["tiny"].tokenizer, "begin_ids", (7,))
+    post(prompt=["a", ""])
+    post(prompt=[0])
+    assert [((7, 0), (7,)), ((0,),)] == [request.prompts for _, request in engine.requests]
+
+
 def test_missing_prompt(client: TestClient) -> None:
     """A prompt that is absent, and not null, is missing."""
     response = client.post("/v1/completions", json={"model": "tiny"})
@@ -130,9 +143,167 @@ def test_values_that_equal_absence(post: Any) -> None:
     """False, zero and empty are fine for features that are not there."""
     fields = {"stream": False, "echo": False, "presence_penalty": 0, "frequency_penalty": 0.0, "logit_bias": {}}
     assert 200 == post(**fields).status_code
-    options = {"on_limit": "truncate", "method": "mask", "diagnostics": False, "allow_refusal": False}
-    options |= {"key_order": "declared", "report_closed_as": "length", "logprobs": "raw", "schema_in_prompt": False}
+    options = {"method": "mask", "allow_refusal": False, "schema_in_prompt": False}
     assert 200 == post(response_format={"type": "json_object"}, structured_options=options).status_code
+
+
+def test_penalties_and_bias_reach_the_engine(post: Any, engine: Any) -> None:
+    """Ids of a bias are strings, since they are keys of an object; the engine has numbers."""
+    post(presence_penalty=-2, frequency_penalty=0.5, logit_bias={"3": -100, "0": 1.5})
+    sampling = engine.requests[0][1].sampling
+    assert (-2.0, 0.5, ((3, -100.0), (0, 1.5))) == (
+        sampling.presence_penalty,
+        sampling.frequency_penalty,
+        sampling.logit_bias,
+    )
+
+
+def test_options_reach_the_engine(post: Any, engine: Any) -> None:
+    """What becomes of the budget, and what is to be known of the text; close and raw where nothing is said."""
+    options = {"on_limit": "error", "diagnostics": True, "logprobs": "masked"}
+    post(response_format=schema_format(SCHEMA), structured_options=options, logprobs=0)
+    post(response_format=schema_format(SCHEMA))
+    asked, plain = (request for _, request in engine.requests)
+    assert ("error", True, "masked", 0) == (asked.on_limit, asked.diagnostics, asked.logprobs_from, asked.logprobs)
+    assert ("close", False, "raw", None) == (plain.on_limit, plain.diagnostics, plain.logprobs_from, plain.logprobs)
+
+
+def test_log_probabilities_need_no_schema(post: Any, engine: Any) -> None:
+    """Which distribution they come from may be said for free text too."""
+    assert 200 == post(structured_options={"logprobs": "masked"}, logprobs=20).status_code
+    assert (20, "masked") == (engine.requests[0][1].logprobs, engine.requests[0][1].logprobs_from)
+
+
+def test_closed_early(post: Any, engine: Any, make_choice: Any) -> None:
+    """A document that was closed to fit is one of length, unless the request has it otherwise; it stays marked."""
+    engine.answer = lambda index: make_choice(index, "{}", stop_reason="max_tokens", closed_early=True)
+    reasons = []
+    for options in ({}, {"report_closed_as": "stop"}):
+        choice = post(response_format={"type": "json_object"}, structured_options=options).json()["choices"][0]
+        reasons.append(choice["finish_reason"])
+        assert ("max_tokens", True) == (choice["stop_reason"], choice["structured"]["closed_early"])
+    assert ["length", "stop"] == reasons
+
+
+def test_truncated_text_is_never_reported_as_closed(post: Any, engine: Any, make_choice: Any) -> None:
+    """What was cut is one of length, whatever the request would like to hear."""
+    engine.answer = lambda index: make_choice(index, "{", stop_reason="max_tokens", complete=False)
+    options = {"report_closed_as": "stop"}
+    response = post(response_format={"type": "json_object"}, structured_options=options)
+    assert "length" == response.json()["choices"][0]["finish_reason"]
+
+
+def test_diagnostics(post: Any, engine: Any, make_choice: Any) -> None:
+    """All members of the contract, tokens as text: one without bytes by its name, half a character as bytes."""
+    names = {token: index for index, token in enumerate(engine.models["tiny"].tokenizer.vocabulary.token_bytes)}
+    worst = Worst(2, "/b", wanted_id=len(names), got_id=names[b"\xc3"], allowed_mass=0.25)
+    bent = Diagnostics(5, 2, 1, 0.75, 0.25, worst, (FieldMass("/b", 0.5, 0.25, 1, True),))
+    engine.answer = lambda index: make_choice(index, "{}", diagnostics=bent)
+    choice = post(response_format={"type": "json_object"}, structured_options={"diagnostics": True}).json()["choices"][
+        0
+    ]
+    assert {
+        "enforced": "full",
+        "complete": True,
+        "valid": True,
+        "closed_early": False,
+        "tokens": {"total": 5, "forced": 2, "intervened": 1},
+        "allowed_mass": {"mean": 0.75, "min": 0.25},
+        "worst": {
+            "token_index": 2,
+            "pointer": "/b",
+            "wanted": "<|end|>",
+            "got": "bytes:\\xc3",
+            "allowed_mass": 0.25,
+        },
+        "fields": [
+            {
+                "pointer": "/b",
+                "allowed_mass": {"mean": 0.5, "min": 0.25},
+                "intervened": 1,
+                "ended_by_limit": True,
+            }
+        ],
+    } == choice["structured"]
+
+
+def test_nothing_bent(post: Any, engine: Any, make_choice: Any) -> None:
+    """Where the mask forbade nothing there is no worst place."""
+    engine.answer = lambda index: make_choice(index, "{}", diagnostics=Diagnostics(5, 2, 0, 1.0, 1.0, None, ()))
+    choice = post(response_format={"type": "json_object"}, structured_options={"diagnostics": True}).json()["choices"][
+        0
+    ]
+    assert (None, []) == (choice["structured"]["worst"], choice["structured"]["fields"])
+
+
+def test_echo(post: Any, engine: Any, make_choice: Any) -> None:
+    """The prompt comes first, as it was given, or as its ids spell it."""
+    engine.answer = lambda index: make_choice(index, "x")
+    assert ["A-x", "A-x", "cx", "cx"] == [
+        choice["text"] for choice in post(prompt=["A-", "c"], n=2, echo=True).json()["choices"]
+    ]
+    assert "abx" == post(prompt=[0, 1], echo=True).json()["choices"][0]["text"]
+    assert not engine.requests[0][1].prompt_logprobs
+
+
+def known(token_id: int, *alternatives: int) -> TokenLogprobs:
+    """Of each token as much as its number says."""
+    return TokenLogprobs(token_id, -float(token_id), tuple((other, -float(other)) for other in alternatives))
+
+
+def test_log_probabilities(post: Any, engine: Any, make_choice: Any) -> None:
+    """Four parallel lists; the token itself is among the alternatives, and offsets count characters."""
+    first, second = (
+        len(engine.models["tiny"].tokenizer.vocabulary) - 4,
+        len(engine.models["tiny"].tokenizer.vocabulary) - 3,
+    )
+    logprobs = (known(0, 1), known(first), known(second, second + 2), known(2))
+    engine.answer = lambda index: make_choice(index, "aéc", logprobs=logprobs)
+    assert {
+        "tokens": ["a", "bytes:\\xc3", "bytes:\\xa9", "c"],
+        "token_logprobs": [0.0, -float(first), -float(second), -2.0],
+        "top_logprobs": [
+            {"b": -1.0, "a": 0.0},
+            {"bytes:\\xc3": -float(first)},
+            {"<|end|>": -float(second + 2), "bytes:\\xa9": -float(second)},
+            {"c": -2.0},
+        ],
+        "text_offset": [0, 1, 1, 2],
+    } == post(logprobs=1).json()["choices"][0]["logprobs"]
+
+
+def test_log_probabilities_of_the_prompt(post: Any, engine: Any, make_choice: Any) -> None:
+    """With the prompt repeated, its tokens come first, and of the very first one nothing is known."""
+    engine.answer = lambda index: make_choice(index, "c", logprobs=(known(2),), prompt_logprobs=(None, known(1)))
+    logprobs = post(prompt="ab", logprobs=0, echo=True).json()["choices"][0]["logprobs"]
+    assert engine.requests[0][1].prompt_logprobs
+    assert (["a", "b", "c"], [None, -1.0, -2.0], [0, 1, 2]) == (
+        logprobs["tokens"],
+        logprobs["token_logprobs"],
+        logprobs["text_offset"],
+    )
+    assert [None, {"b": -1.0}, {"c": -2.0}] == logprobs["top_logprobs"]
+
+
+def test_cached_tokens(post: Any, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the model had seen before is told."""
+    plain = engine._result
+    monkeypatch.setattr(engine, "_result", lambda request: replace(plain(request), cached_tokens=1))
+    assert 1 == post().json()["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def test_structured_output_switched_off(engine: Any, tmp_path: Path) -> None:
+    """A server may be told to have no formats: it says so, and goes on with free text."""
+    app = create_app(Settings(home=tmp_path, structured_output=False), engine)
+    with TestClient(app) as client:
+        while not app.state.gate.loaded_at:
+            time.sleep(0.001)
+        body = {"model": "tiny", "prompt": "a"}
+        refused = client.post("/v1/completions", json=body | {"response_format": {"type": "json_object"}})
+        assert (400, "unsupported_parameter") == (refused.status_code, refused.json()["error"]["code"])
+        assert "switched off" in refused.json()["error"]["message"]
+        for fields in ({}, {"response_format": {"type": "text"}}):
+            assert 200 == client.post("/v1/completions", json=body | fields).status_code
 
 
 def test_seed_may_be_negative(post: Any, engine: Any) -> None:
@@ -247,7 +418,18 @@ def test_warning_below_the_minimum(post: Any, engine: Any, make_choice: Any) -> 
     assert {"pointer", "keyword", "reason"} == set(warning)
     assert "max_tokens 3 is below 9" in warning["reason"]
     assert "1" == response.headers["x-schema-warnings"]
-    assert [] == post(response_format=schema_format(SCHEMA), max_tokens=9).json()["structured"]["warnings"]
+    for enough in (9, 0):  # without a budget only the schema is prepared
+        body = post(response_format=schema_format(SCHEMA), max_tokens=enough).json()
+        assert [] == body["structured"]["warnings"]
+
+
+def test_warning_where_the_context_leaves_no_room(post: Any, engine: Any, make_choice: Any) -> None:
+    """The same where the prompt takes the context."""
+    stop_reason = "model_context_window_exceeded"
+    engine.answer = lambda index: make_choice(index, "{", stop_reason=stop_reason, complete=False)
+    response = post(prompt="a" * 995, response_format=schema_format(SCHEMA))
+    (warning,) = response.json()["structured"]["warnings"]
+    assert "room of 5 tokens is below 9" in warning["reason"]
 
 
 def test_partial_enforcement_is_told(post: Any, engine: Any) -> None:

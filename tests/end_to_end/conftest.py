@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
@@ -16,6 +19,7 @@ import pytest
 
 START_LIMIT_S = 60.0
 KATAGAMI = Path(sys.executable).with_name("katagami")
+FAULTY = Path(__file__).with_name("faulty_server.py")
 
 
 @dataclass(frozen=True)
@@ -28,10 +32,11 @@ class Server:
 
 
 @contextmanager
-def running_server(home: Path, *flags: str) -> Iterator[Server]:
-    """Start a server, wait until it is ready, and stop it at the end."""
+def running_server(home: Path, *flags: str, faults: str = "") -> Iterator[Server]:
+    """Start a server, wait until it is ready, and stop it at the end; with `faults` those of faulty_server.py."""
     home.mkdir(parents=True, exist_ok=True)
-    command = [str(KATAGAMI), "serve", "--port", "0", "--home", str(home), *flags]
+    program = [sys.executable, str(FAULTY), faults] if faults else [str(KATAGAMI)]
+    command = [*program, "serve", "--port", "0", "--home", str(home), *flags]
     with (
         (home / "log").open("a") as log,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process,
@@ -74,3 +79,61 @@ def client(server: Server) -> Iterator[openai.OpenAI]:
     """The official SDK, without retries, so that every failure shows."""
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key="local", max_retries=0) as client:
         yield client
+
+
+class Caller:
+    """Calls the SDK by the name of a method; what it gives in pieces comes back as a list of them."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.options = {"base_url": f"{url}/v1", "api_key": "local", "max_retries": 0} | options
+
+    def call(self, method: str, **fields: Any) -> Any:
+        """The result, or all pieces of it."""
+        with openai.OpenAI(**self.options) as client:
+            result = attrgetter(method)(client)(**fields)
+            return list(result) if isinstance(result, openai.Stream) else result
+
+    def events(self, **fields: Any) -> tuple[list[Any], Any]:
+        """All events of the chat's stream helper, and the completion that it puts together."""
+        with openai.OpenAI(**self.options) as client, client.chat.completions.stream(**fields) as stream:
+            return list(stream), stream.get_final_completion()
+
+
+class AsyncCaller(Caller):
+    """The same with the asynchronous client."""
+
+    def call(self, method: str, **fields: Any) -> Any:
+        """The result, or all pieces of it."""
+
+        async def ask() -> Any:
+            async with openai.AsyncOpenAI(**self.options) as client:
+                result = await attrgetter(method)(client)(**fields)
+                return [piece async for piece in result] if isinstance(result, openai.AsyncStream) else result
+
+        return asyncio.run(ask())
+
+    def events(self, **fields: Any) -> tuple[list[Any], Any]:
+        """All events of the chat's stream helper, and the completion that it puts together."""
+
+        async def ask() -> tuple[list[Any], Any]:
+            async with (
+                openai.AsyncOpenAI(**self.options) as client,
+                client.chat.completions.stream(**fields) as stream,
+            ):
+                return [event async for event in stream], await stream.get_final_completion()
+
+        return asyncio.run(ask())
+
+
+@pytest.fixture(params=[Caller, AsyncCaller], ids=["sync", "async"])
+def caller(request: pytest.FixtureRequest, server: Server) -> Caller:
+    """Both clients of the SDK, one after the other, on the common server."""
+    made: Caller = request.param(server.url)
+    return made
+
+
+@pytest.fixture(params=[Caller, AsyncCaller], ids=["sync", "async"])
+def caller_of(request: pytest.FixtureRequest) -> Callable[..., Caller]:
+    """The same for servers that a test starts."""
+    made: Callable[..., Caller] = request.param
+    return made
