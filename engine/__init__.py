@@ -6,11 +6,16 @@ The life of a request, one file a stage:
     tokenizer         text <-> tokens, and the vocabulary that masks are decided over
     models/           new tokens in, logits out; the shipped models in embedded/, how they came about in training/
     sequence          what is asked, what comes back, and the records between
+    compile_worker, compile_process        compiling in a process of its own
     compiler_pool     the request's schema, compiled off all other threads
+    budget            what a token limit leaves room for: documents that are ended in time
     constraint        what binds one sequence: forced tokens, stop strings, ways to end
     sampling          logits and masks -> one token per row
     scheduler         who is in the next batch
+    expander          states that nobody has visited yet, worked out beside the steps
     step              schedule, forward, mask, sample, advance
+    delivery          what of an answer under way may be shown, and its events
+    admission         who is taken, who is late, when to come again
     runner            the thread that takes the steps; requests in and results out from any other
     stats, errors     counters; what can go wrong
 
@@ -26,9 +31,12 @@ Threads: `Engine` may be called from any; all else belongs to the decode thread.
 seed, not on what else runs, up to near-ties: floating-point sums change with the size of the batch.
 """
 
+from engine.compile_process import compiling_cache
 from engine.config import EngineConfig
 from engine.errors import (
+    BudgetBelowMinimumError,
     ContextLengthError,
+    DeadlineExceededError,
     EngineFailedError,
     QueueFullError,
     RowDeadError,
@@ -37,18 +45,41 @@ from engine.errors import (
 )
 from engine.models.registry import LoadedModel, load_model
 from engine.runner import Engine
-from engine.sequence import Choice, Request, Result, Sampling, SchemaUse, StopReason, Timings
+from engine.sequence import (
+    Choice,
+    Delta,
+    Diagnostics,
+    FieldMass,
+    OnLimit,
+    Ready,
+    Request,
+    Result,
+    Sampling,
+    SchemaUse,
+    StopReason,
+    StreamEvent,
+    Timings,
+    TokenLogprobs,
+    Worst,
+)
 from engine.stats import EngineStats, StepCounters
 
 __all__ = [
+    "BudgetBelowMinimumError",
     "Choice",
     "ContextLengthError",
+    "DeadlineExceededError",
+    "Delta",
+    "Diagnostics",
     "Engine",
     "EngineConfig",
     "EngineFailedError",
     "EngineStats",
+    "FieldMass",
     "LoadedModel",
+    "OnLimit",
     "QueueFullError",
+    "Ready",
     "Request",
     "Result",
     "RowDeadError",
@@ -57,7 +88,11 @@ __all__ = [
     "ShuttingDownError",
     "StepCounters",
     "StopReason",
+    "StreamEvent",
     "Timings",
+    "TokenLogprobs",
     "UnknownModelError",
+    "Worst",
+    "compiling_cache",
     "load_model",
 ]

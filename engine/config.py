@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from schemas_cache.disk import SIZE_LIMIT_BYTES
+from schemas_cache.limits import DEFAULT_LIMITS, Limits
+from schemas_cache.memory import MEMORY_BYTES
+
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
@@ -13,9 +17,13 @@ class EngineConfig:
     Attributes
     ----------
     model : str
-        Name of a shipped model, or a folder.
+        Name of a model, or the path of a file or folder, as for `load_model`.
     models : tuple of str
         More models beside `model`, served by the same engine.
+    home : Path or None
+        Where the models folder is, and prepared copies of weights; None for the platform's.
+    kv_cache_bytes : int
+        Most memory for the KV cache of each model that has one.
     cache_folder : Path or None
         Where compiled schemas are stored; None keeps them in memory only.
     max_running : int
@@ -23,28 +31,57 @@ class EngineConfig:
     max_queued : int
         Requests that may wait for a model beside those that have a slot; the next is refused.
     compile_workers : int
-        Threads for schemas that are new.
+        Processes for schemas that are new; one is started with the engine, the others when there is work for them.
+    cache_size_limit_bytes, cache_memory_limit_bytes : int
+        Bounds of compiled schemas on disk and in memory; those used longest ago go first.
+    max_states, max_frames, max_table_bytes, max_compile_work, max_state_work : int
+        Bounds for each schema, as in `schemas_cache.Limits`.
     seed : int or None
         Where the seeds of requests without one come from; None takes fresh entropy.
     grace_s : float
         How long `Engine.stop` lets requests run on.
+    batch_invariant : bool
+        Whether the logits of a sequence are bit for bit the same whatever else runs, so that greedy text is too. Costs
+        a part of the speed: matrix products are taken in small tiles of fixed shape (`models.tiles`).
     """
 
     model: str = "katagami-char"
     models: tuple[str, ...] = ()
+    home: Path | None = None
+    kv_cache_bytes: int = 2 * 2**30
     cache_folder: Path | None = None
+    cache_size_limit_bytes: int = SIZE_LIMIT_BYTES
+    cache_memory_limit_bytes: int = MEMORY_BYTES
     max_running: int = 64
     max_queued: int = 256
     compile_workers: int = 2
     compile_timeout_s: float = 60.0
+    max_states: int = DEFAULT_LIMITS.max_states
+    max_frames: int = DEFAULT_LIMITS.max_frames
+    max_table_bytes: int = DEFAULT_LIMITS.max_memory_bytes
+    max_compile_work: int = DEFAULT_LIMITS.max_work
+    max_state_work: int = DEFAULT_LIMITS.max_expansion_work
     default_max_tokens: int = 512
     seed: int | None = None
     grace_s: float = 30.0
+    batch_invariant: bool = False
 
     def __post_init__(self) -> None:
         for name in ("max_running", "max_queued", "compile_workers", "default_max_tokens"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it has to be at least 1")
+
+    @property
+    def limits(self) -> Limits:
+        """Bounds of each schema."""
+        return Limits(
+            max_states=self.max_states,
+            max_frames=self.max_frames,
+            max_memory_bytes=self.max_table_bytes,
+            max_work=self.max_compile_work,
+            max_expansion_work=self.max_state_work,
+            compile_timeout_s=self.compile_timeout_s,
+        )
 
     @property
     def model_names(self) -> tuple[str, ...]:

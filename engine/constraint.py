@@ -8,7 +8,7 @@ Forced bytes need no logits. They are tokenised as a whole, as the tokenizer wou
 token by token from single characters is nothing that the model has seen in training. The last of these tokens is given
 back and drawn under the mask, since a longer token may reach into what follows; it is kept where nothing follows, or
 where each character is one token and no token is longer. Forced tokens are charged against the token limit before they
-are taken.
+are taken, and not taken where too few would be left to end the text (see `budget`).
 
 Rejected: taking the last token too (a text of other tokens than the model writes), forcing bytes in the middle of a
 character, and asking the mask whether a single token is left, which would make jump-forward depend on the vocabulary's
@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.budget import begin_closing, may_close, same_text
 from engine.sequence import Sequence
 from schemas_cache import Matcher, Vocabulary
 
@@ -61,24 +62,33 @@ class Forcing:
         self._gives_back = not one_token_per_character(vocabulary)
         self._chunks: dict[bytes, Chunk] = {}
 
-    def take(self, matcher: Matcher, tokens_left: int) -> tuple[int, ...]:
-        """Advance the matcher over what is forced, by at most this many tokens, and return them."""
+    def take(self, matcher: Matcher, tokens_left: int, closes: bool = False) -> tuple[int, ...]:
+        """Advance the matcher over what is forced, by at most this many tokens, and return them.
+
+        `closes`: none are taken where too few tokens would be left after them to end the text.
+        """
         forced = matcher.forced()
         if not forced or tokens_left <= 0:
             return ()
         chunk = self._chunk(forced)
-        if len(chunk.body) > tokens_left:
-            body = chunk.body[:tokens_left]
-            matcher.advance_bytes(self._spell(body))
-            return body
+        room = tokens_left - len(chunk.body)
+        if room < 0:
+            return () if closes else self._cut(matcher, chunk.body[:tokens_left])
         if chunk.body:
             matcher.advance_bytes(chunk.body_bytes)
-        if chunk.last and len(chunk.body) < tokens_left:
+            if closes and not matcher.fits(room):
+                matcher.rollback(1)
+                return ()
+        if chunk.last and room > 0:
             matcher.advance_bytes(chunk.last_bytes)
             if matcher.finished:
                 return chunk.body + chunk.last
             matcher.rollback(1)
         return chunk.body
+
+    def _cut(self, matcher: Matcher, body: tuple[int, ...]) -> tuple[int, ...]:
+        matcher.advance_bytes(self._spell(body))
+        return body
 
     def _chunk(self, forced: bytes) -> Chunk:
         chunk = self._chunks.get(forced)
@@ -148,28 +158,70 @@ class Walk:
 
     def begin(self, row: Sequence) -> None:
         """Take what is forced before the first draw, or end at once where there is nothing to draw."""
+        begin_closing(row)
         if row.tokens_left > 0:
             self._jump(row)
         self._settle(row)
 
-    def advance(self, row: Sequence, token_id: int) -> None:
+    def advance(self, row: Sequence, token_id: int) -> bool:
         """Take the token that was drawn, and what is forced after it.
+
+        Returns
+        -------
+        bool
+            False where too few tokens would be left to end the text; nothing is changed then.
 
         Raises
         ------
         ForbiddenTokenError
             When the token is not allowed; nothing is changed then.
         """
+        matcher = row.matcher
         if token_id in self._end_ids:
-            row.complete = row.matcher is None or row.matcher.accepting
-            row.stop_reason = "end_turn"
-            return
-        if row.matcher is not None:
-            row.matcher.advance(token_id)
+            row.complete = matcher is None or matcher.accepting
+            self._end(row)
+            return True
+        if matcher is not None:
+            matcher.advance(token_id)
+            if row.closes and not matcher.fits(row.tokens_left - 1):
+                matcher.rollback(1)
+                return False
         self._append(row, token_id)
         if not row.over:
             self._jump(row)
             self._settle(row)
+        return True
+
+    def rehearse(self, row: Sequence, token_id: int | None) -> None:
+        """Have the automaton learn all that `advance` looks at, or `begin` for None, and the mask after it.
+
+        Nothing of the row is changed.
+        """
+        if row.matcher is None or token_id in self._end_ids:
+            return
+        matcher, tokens_left, closes = row.matcher.fork(), row.tokens_left, row.closes
+        if token_id is None:
+            closes = may_close(row)
+        else:
+            matcher.advance(token_id)
+            tokens_left -= 1
+            if closes and not matcher.fits(tokens_left):
+                matcher.rollback(1)
+                matcher.mask_within(tokens_left)
+                return
+        if row.job.request.jump_forward:
+            self._forcing.take(matcher, tokens_left, closes)
+        if not matcher.finished:
+            matcher.mask()
+
+    def advance_instead(self, row: Sequence, token_id: int, refused_id: int) -> None:
+        """Take the token that was drawn in place of one for which there was no room; raises as `advance`."""
+        if row.matcher is not None and token_id not in self._end_ids:
+            taken, refused = self._token_bytes[token_id], self._token_bytes[refused_id]
+            row.closed_early = row.closed_early or not same_text(row.matcher, taken, refused)
+        else:
+            row.closed_early = True
+        self.advance(row, token_id)
 
     def dead_end(self, row: Sequence) -> bool:
         """Whether the text has to end since no token is left; then it is over, and complete.
@@ -178,13 +230,17 @@ class Walk:
         """
         if row.matcher is None or not row.matcher.accepting:
             return False
-        row.stop_reason, row.complete = "end_turn", True
+        row.complete = True
+        self._end(row)
         return True
+
+    def _end(self, row: Sequence) -> None:
+        row.stop_reason = row.limit_reason if row.closed_early else "end_turn"
 
     def _jump(self, row: Sequence) -> None:
         if row.matcher is None or not row.job.request.jump_forward:
             return
-        for token_id in self._forcing.take(row.matcher, row.tokens_left):
+        for token_id in self._forcing.take(row.matcher, row.tokens_left, row.closes):
             row.forced_tokens += 1
             self._append(row, token_id)
             if row.over:
@@ -202,7 +258,8 @@ class Walk:
         if row.over:
             return
         if matcher is not None and matcher.finished:
-            row.stop_reason, row.complete = "end_turn", True
+            row.complete = True
+            self._end(row)
         elif row.tokens_left <= 0:
             row.stop_reason, row.complete = row.limit_reason, matcher is not None and matcher.accepting
 

@@ -33,6 +33,22 @@ class ContextLengthError(KatagamiError):
         super().__init__(f"the prompt has {prompt_tokens} tokens; the model's context has {context_length}")
 
 
+class BudgetBelowMinimumError(KatagamiError):
+    """The request's limit has no room for any document of its schema, and it asked to be told so."""
+
+    def __init__(self, max_tokens: int, minimum_tokens: int) -> None:
+        self.max_tokens, self.minimum_tokens = max_tokens, minimum_tokens
+        super().__init__(f"there is room for {max_tokens} tokens; the shortest document takes {minimum_tokens}")
+
+
+class DeadlineExceededError(KatagamiError):
+    """The request was not done in the time it had, `deadline_s` seconds from its submission."""
+
+    def __init__(self, deadline_s: float) -> None:
+        self.deadline_s = deadline_s
+        super().__init__(f"not done within {deadline_s:g} s")
+
+
 class RowDeadError(DeadStateError):
     """A sequence of the request reached a place where no token is allowed; `index` says which choice it was."""
 

@@ -1,11 +1,13 @@
 """The thread that owns the models: requests in from any thread, results out to whoever waits for them.
 
-In: `Request`. Out: `Result`, to a coroutine or to a blocked thread. The way of a request: checked; its schema compiled
-on the pool's threads; queued; its sequences decoded on the one decode thread; its result set on a future, from where
-`asyncio` carries it over to its own thread. Cost: two hand-overs between threads for each request.
+In: `Request`. Out: `Result`, to a coroutine or to a blocked thread, or events as they come. The way of a request:
+checked; its schema compiled on the pool's threads; queued; its sequences decoded on the one decode thread; its result
+set on a future, from where `asyncio` carries it over to its own thread. A prewarm, of no tokens, is done once its
+schema is compiled. Cost: two hand-overs between threads for each request, and one for each step of a streamed one.
 
-A future that is cancelled takes its sequences out of the batch before the next step. Whatever a step raises fails the
-requests that were in it, and the thread goes on. With several models the thread takes a step of each in turn.
+A future that is cancelled, and a request whose deadline passes, takes its sequences out of the batch before the next
+step. Whatever a step raises fails the requests that were in it, and the thread goes on. With several models the thread
+takes a step of each in turn.
 
 Rejected: a step per event-loop turn, which stops the server for as long as a forward pass takes, and a thread for each
 model, which would only share the same cores.
@@ -16,24 +18,48 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from threading import Condition, Thread
 from time import perf_counter
 
 import numpy as np
 
+from engine.admission import Admission
+from engine.budget import check_room
+from engine.compile_process import CompileProcesses, compiling_cache
 from engine.compiler_pool import CompilerPool, Order
 from engine.config import EngineConfig
-from engine.errors import ContextLengthError, EngineFailedError, QueueFullError, ShuttingDownError, UnknownModelError
+from engine.delivery import Outlet, Post
+from engine.errors import (
+    ContextLengthError,
+    DeadlineExceededError,
+    EngineFailedError,
+    QueueFullError,
+    ShuttingDownError,
+    UnknownModelError,
+)
 from engine.models.registry import LoadedModel, load_model
-from engine.sequence import Job, Request, Result, Sequence, choice_of, result_of, sequences_of
+from engine.sequence import (
+    Job,
+    Ready,
+    Request,
+    Result,
+    Sequence,
+    StreamEvent,
+    choice_of,
+    prewarmed,
+    result_of,
+    schema_use_of,
+    sequences_of,
+)
 from engine.stats import EngineStats, RequestCounters, copy_of
 from engine.step import Decoder
-from schemas_cache import Limits, Lookup, SchemaCache, Source
-
-SMOOTHING = 0.1  # weight of the latest request in the mean time that one takes
+from schemas_cache import CompiledSchema, KatagamiError, Lookup, SchemaCache, Source, compile_source
+from schemas_cache.store import CompileFunction
 
 logger = logging.getLogger(__name__)
 
@@ -45,24 +71,26 @@ class Engine:
     ----------
     config : EngineConfig
         Set-up.
-    load : callable
-        Loads a model by its name.
+    load : callable, optional
+        Loads a model by its name; by default as the set-up says.
     cache : SchemaCache, optional
-        Compiled schemas; by default one in `config.cache_folder`, closed at the end.
+        Compiled schemas, closed at the end; compiles as it does. By default one in `config.cache_folder` that compiles
+        in processes of its own.
     """
 
     def __init__(
         self,
         config: EngineConfig,
-        load: Callable[[str], LoadedModel] = load_model,
+        load: Callable[[str], LoadedModel] | None = None,
         cache: SchemaCache | None = None,
     ) -> None:
         self.config = config
         self.models: Mapping[str, LoadedModel] = {}
-        self._load = load
-        limits = Limits(compile_timeout_s=config.compile_timeout_s)
-        self._cache = SchemaCache(config.cache_folder, limits=limits) if cache is None else cache
-        self._pool = CompilerPool(self._cache, config.compile_workers)
+        self._load = load or partial(load_model, home=config.home, cache_bytes=config.kv_cache_bytes)
+        processes = CompileProcesses(config.compile_workers) if cache is None else None
+        self._compile_afresh: CompileFunction = processes or compile_source
+        self._cache = cache or compiling_cache(config, self._compile_afresh)
+        self._pool = CompilerPool(self._cache, config.compile_workers, processes)
         self._decoders: Mapping[str, Decoder] = {}
         self._counters = RequestCounters()
         self._thread = Thread(target=self._run, name="decode", daemon=True)
@@ -70,9 +98,9 @@ class Engine:
         self._seeds = np.random.default_rng(config.seed)
         self._arrived: deque[tuple[Decoder, Job]] = deque()
         self._cancelled: deque[tuple[Decoder, Job]] = deque()
-        self._jobs: dict[int, tuple[Decoder, Job]] = {}  # all that are on their way, by id()
+        self._admission = Admission[Decoder](config.max_running, config.max_queued)
+        self._outlets: dict[int, Outlet] = {}  # of streamed requests, by their job's id()
         self._accepting, self._stopping = False, False
-        self._request_s = 1.0  # what a request takes from its beginning to its end, a moving mean
 
     @property
     def ready(self) -> bool:
@@ -83,13 +111,34 @@ class Engine:
     def stats(self) -> EngineStats:
         """Counters at this moment."""
         with self._change:
-            queued = sum(job.started_s is None for _, job in self._jobs.values())
+            queued = self._admission.waiting
         return EngineStats(
             queued=queued,
             running=sum(decoder.scheduler.slots_taken for decoder in self._decoders.values()),
             steps={name: copy_of(decoder.counters) for name, decoder in self._decoders.items()},
             **self._counters.snapshot(),
         )
+
+    @property
+    def cache(self) -> SchemaCache:
+        """Compiled schemas."""
+        return self._cache
+
+    def inspect(self, model_name: str, source: Source) -> CompiledSchema:
+        """Compile for an answer about the schema, not for use: nothing is kept, and no dense table is made.
+
+        Raises
+        ------
+        UnknownModelError
+            When there is no such model.
+        SchemaError
+            As `compile_source`.
+        """
+        loaded = self.models.get(model_name)
+        if loaded is None:
+            raise UnknownModelError(model_name, tuple(self.models))
+        limits = replace(self._cache.limits, max_dense_entries=0)
+        return self._compile_afresh(source, loaded.tokenizer.vocabulary, limits=limits)
 
     def start(self) -> None:
         """Load the models and begin to take requests.
@@ -102,14 +151,18 @@ class Engine:
         models = {loaded.name: loaded for loaded in map(self._load, self.config.model_names)}
         self._decoders = {
             name: Decoder(
-                loaded.model, loaded.tokenizer.vocabulary, loaded.tokenizer.encode_bytes, self.config.max_running
+                loaded.model,
+                loaded.tokenizer.vocabulary,
+                loaded.tokenizer.encode_bytes,
+                self.config.max_running,
+                batch_invariant=self.config.batch_invariant,
             )
             for name, loaded in models.items()
         }
         self.models = models
         if self._stopping:  # while the models were loaded
             return
-        self._pool.start()
+        self._pool.start(loaded.tokenizer.vocabulary for loaded in models.values())
         self._thread.start()
         self._accepting = True
 
@@ -117,7 +170,7 @@ class Engine:
         """Take no more requests, let those under way run on for the grace time, fail the rest, and end the threads."""
         with self._change:
             self._accepting = False
-            self._change.wait_for(lambda: not self._jobs, self.config.grace_s)
+            self._change.wait_for(lambda: not self._admission, self.config.grace_s)
             self._stopping = True
             self._change.notify_all()
         self._pool.stop()
@@ -138,6 +191,10 @@ class Engine:
             When its schema cannot be enforced, or not in time.
         DeadStateError
             When no token is allowed at some place; `RowDeadError` says in which choice.
+        BudgetBelowMinimumError
+            When no document has room and the request asks for an error then.
+        DeadlineExceededError
+            When the request's time is over.
         EngineFailedError
             For a fault that is not the request's.
         """
@@ -147,16 +204,43 @@ class Engine:
         """Decode a request and wait for it; raises as `generate`."""
         return self.submit(model_name, request).result()
 
+    async def stream(self, model_name: str, request: Request) -> AsyncGenerator[StreamEvent, None]:
+        """Decode a request and give what there is of it: `Ready`, then each `Delta` and `Choice`, at last the `Result`.
+
+        Closing the generator, or cancelling the task that reads it, frees its rows before the next step. Events wait
+        for a reader that is slow. Raises as `generate`; before `Ready` where the request is not taken or its schema
+        fails, between events where decoding does.
+        """
+        loop = asyncio.get_running_loop()
+        mail: asyncio.Queue[list[StreamEvent] | None] = asyncio.Queue()
+
+        def post(events: list[StreamEvent] | None) -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody reads
+                loop.call_soon_threadsafe(mail.put_nowait, events)
+
+        future = self._submit(model_name, request, post)
+        future.add_done_callback(lambda _: post(None))
+        try:
+            while (events := await mail.get()) is not None:
+                for event in events:
+                    yield event
+            yield future.result()
+        finally:
+            future.cancel()
+
     def submit(self, model_name: str, request: Request) -> Future[Result]:
         """Take a request, and return the future of its result; raises as `generate` where it is not taken."""
+        return self._submit(model_name, request)
+
+    def _submit(self, model_name: str, request: Request, post: Post | None = None) -> Future[Result]:
         loaded, decoder = self._check(model_name, request)
-        job = self._take(decoder, request)
+        job = self._take(decoder, request, post)
         order = None
         if request.source is None:
             self._enqueue(decoder, job)
         else:
             order = self._order(loaded, decoder, job, request.source)
-        job.future.add_done_callback(partial(self._note_cancelled, decoder, job, order))
+        job.future.add_done_callback(partial(self._note_done, decoder, job, order))
         return job.future
 
     def _order(self, loaded: LoadedModel, decoder: Decoder, job: Job, source: Source) -> Order | None:
@@ -178,41 +262,32 @@ class Engine:
         longest = max(map(len, request.prompts), default=0)
         if longest > loaded.model.context_length:
             raise ContextLengthError(longest, loaded.model.context_length)
-        ids, size = set().union(*request.prompts), len(loaded.tokenizer.vocabulary)
-        if ids and not 0 <= min(ids) <= max(ids) < size:
-            raise ValueError(f"the prompt has a token outside the vocabulary of {size}")
+        size, biased = len(loaded.tokenizer.vocabulary), {token_id for token_id, _ in request.sampling.logit_bias}
+        for what, ids in (("the prompt", set().union(*request.prompts)), ("logit_bias", biased)):
+            if ids and not 0 <= min(ids) <= max(ids) < size:
+                raise ValueError(f"{what} has a token outside the vocabulary of {size}")
         return loaded, self._decoders[model_name]
 
-    def _take(self, decoder: Decoder, request: Request) -> Job:
+    def _take(self, decoder: Decoder, request: Request, post: Post | None) -> Job:
         with self._change:
             if not self._accepting:
                 raise ShuttingDownError
-            queued, has_room = self._in_line(decoder)
-            if queued >= self.config.max_queued and not has_room:
+            now_s = perf_counter()
+            try:
+                self._admission.check(decoder, self._decoders.values(), now_s)
+            except QueueFullError:
                 self._counters.add("refused")
-                raise QueueFullError(max(1.0, self._request_s / max(1, len(self._jobs) - queued)))
-            seed, now_s = request.sampling.seed, perf_counter()
+                raise
+            seed = request.sampling.seed
             if seed is None:
                 seed = int(self._seeds.integers(1 << 63))
             job = Job(request, Future(), seed, submitted_s=now_s, ready_s=now_s)
-            self._jobs[id(job)] = decoder, job
+            self._admission.add(decoder, job)
+            if post is not None:
+                self._outlets[id(job)] = Outlet(job, post)
+            self._change.notify_all()  # its deadline may be the next one
         self._counters.add("submitted")
         return job
-
-    def _in_line(self, asked: Decoder) -> tuple[int, bool]:
-        """How many requests have to wait for a slot, and whether the next one for this model would not have to.
-
-        Slots are counted as if requests took them in the order they came in, also before the decode thread has seen
-        them: which ones those will be is open until their schemas are compiled, how many is not.
-        """
-        free = dict.fromkeys(self._decoders.values(), self.config.max_running)
-        queued = 0
-        for decoder, job in self._jobs.values():
-            if job.future.cancelled():  # gone before the next step
-                continue
-            queued += free[decoder] <= 0
-            free[decoder] -= job.unfinished or len(job.request.prompts) * job.request.n
-        return queued, free[asked] > 0
 
     def _compiled(self, decoder: Decoder, job: Job, outcome: Lookup | Exception) -> None:
         """Called on a thread of the pool."""
@@ -220,18 +295,33 @@ class Engine:
             self._finish(job, outcome)
             return
         job.lookup, job.ready_s = outcome, perf_counter()
-        self._enqueue(decoder, job)
+        try:
+            check_room(job, decoder.context_length)
+        except KatagamiError as error:
+            self._finish(job, error)
+        except Exception as error:  # it must not end the pool's thread
+            logger.exception("a request could not be looked at")
+            self._finish(job, EngineFailedError(f"{type(error).__name__}: {error}"))
+        else:
+            self._enqueue(decoder, job)
 
     def _enqueue(self, decoder: Decoder, job: Job) -> None:
+        """Tell its reader that a request is ready, and put it in line; a prewarm is done with that."""
+        outlet = self._outlets.get(id(job))
+        if outlet is not None:
+            outlet.post([Ready(None if job.lookup is None else schema_use_of(job.lookup))])
+        if job.request.max_tokens == 0 and not job.request.prompt_logprobs:
+            self._finish(job, prewarmed(job, decoder.context_length, perf_counter()))
+            return
         with self._change:
             self._arrived.append((decoder, job))
             self._change.notify_all()
 
-    def _note_cancelled(self, decoder: Decoder, job: Job, order: Order | None, future: Future[Result]) -> None:
+    def _note_done(self, decoder: Decoder, job: Job, order: Order | None, future: Future[Result]) -> None:
         """Called when the future is done, on whichever thread that is."""
+        if order is not None:
+            self._pool.leave(order)
         if future.cancelled():
-            if order is not None:
-                self._pool.leave(order)
             with self._change:
                 self._cancelled.append((decoder, job))
                 self._change.notify_all()
@@ -239,8 +329,9 @@ class Engine:
     def _finish(self, job: Job, outcome: Result | Exception) -> None:
         """Hand over what became of a request, once; afterwards nothing is known of it."""
         with self._change:
-            if self._jobs.pop(id(job), None) is None:
+            if not self._admission.remove(job):
                 return
+            self._outlets.pop(id(job), None)
             self._change.notify_all()
         if not job.future.set_running_or_notify_cancel():
             self._counters.add("cancelled")
@@ -253,32 +344,40 @@ class Engine:
 
     def _run(self) -> None:
         """Decode until stopped: the decode thread."""
-        while True:
-            with self._change:
-                self._change.wait_for(self._has_work)
-                arrived, self._arrived = self._arrived, deque()
-                cancelled, self._cancelled = self._cancelled, deque()
-                stopping = self._stopping
-            if stopping:
-                break
-            for decoder, job in arrived:
-                self._begin(decoder, job)
-            for decoder, job in cancelled:
-                decoder.scheduler.drop(job)
-                self._finish(job, CancelledError())
-            for decoder in self._decoders.values():
-                self._step(decoder)
+        while self._turn():
+            pass
         with self._change:
-            left = list(self._jobs.values())
-        for _, job in left:
+            left = self._admission.jobs
+        for job in left:
             self._finish(job, ShuttingDownError())
+
+    def _turn(self) -> bool:
+        """Wait for work, let requests come and go, and take a step of each model; False once stopped."""
+        with self._change:
+            while not (late := self._admission.late(perf_counter())) and not self._has_work():
+                self._change.wait(self._admission.remaining_s(perf_counter()))
+            arrived, self._arrived = self._arrived, deque()
+            cancelled, self._cancelled = self._cancelled, deque()
+            if self._stopping:
+                return False
+        for decoder, job in arrived:
+            self._begin(decoder, job)
+        for decoder, job in cancelled:
+            decoder.scheduler.drop(job)
+            self._finish(job, CancelledError())
+        for decoder, job in late:
+            decoder.scheduler.drop(job)
+            self._finish(job, DeadlineExceededError(job.request.deadline_s or 0.0))
+        for decoder in self._decoders.values():
+            self._step(decoder)
+        return True
 
     def _has_work(self) -> bool:
         idle = all(decoder.scheduler.idle for decoder in self._decoders.values())
         return bool(self._stopping or self._arrived or self._cancelled or not idle)
 
     def _begin(self, decoder: Decoder, job: Job) -> None:
-        if id(job) not in self._jobs:  # cancelled while it was compiled
+        if job not in self._admission:  # cancelled while it was compiled
             return
         try:
             job.sequences = list(sequences_of(job, decoder.context_length))
@@ -297,12 +396,17 @@ class Engine:
         except Exception as error:
             logger.exception("a step failed")
             over = decoder.abandon(EngineFailedError(f"{type(error).__name__}: {error}"))
+        with self._change:
+            outlets = list(self._outlets.values())
+        done = set(map(id, over))
+        for outlet in outlets:
+            outlet.deliver(done)
         for row in over:
             self._collect(decoder, row)
 
     def _collect(self, decoder: Decoder, row: Sequence) -> None:
         job = row.job
-        if id(job) not in self._jobs:  # another of its sequences failed
+        if job not in self._admission:  # another of its sequences failed
             return
         job.unfinished -= 1
         if row.error is not None:
@@ -311,5 +415,5 @@ class Engine:
         elif job.unfinished == 0:
             now_s = perf_counter()
             if job.started_s is not None:
-                self._request_s += SMOOTHING * (now_s - job.started_s - self._request_s)
+                self._admission.took(now_s - job.started_s)
             self._finish(job, result_of(job, map(choice_of, job.sequences), now_s))

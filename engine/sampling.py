@@ -1,5 +1,7 @@
 """Logits and masks in, one token per row out: mask, temperature, top-k, top-p, min-p, draw; a function for each.
 
+Bias and penalties belong before the mask, and are added right behind it, which comes to the same: see `penalties`.
+
 In: logits float32 (B, L) and packed masks uint32 (B, W) over a vocabulary of V tokens, W = ceil(V / 32). Out: `Drawn`.
 A model's output may be wider than the vocabulary: what lies beyond V is masked like any forbidden token. A logit that
 is not a number fails its row wherever it is; an infinite one only where it is allowed.

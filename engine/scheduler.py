@@ -68,9 +68,13 @@ class Scheduler:
         joined = [self._admit(self._waiting.popleft()) for _ in range(min(len(self._free), len(self._waiting)))]
         return Schedule(self.running, joined)
 
+    def holds(self, row: Sequence) -> bool:
+        """Whether a sequence has a slot."""
+        return self._running.get(row.slot) is row
+
     def release(self, row: Sequence) -> None:
         """Take back the slot of a sequence, if it has one."""
-        if self._running.get(row.slot) is row:
+        if self.holds(row):
             del self._running[row.slot]
             self._free.append(row.slot)
 

@@ -17,6 +17,9 @@ from schemas_cache import Finding, Lookup, Matcher, Source
 StopReason = Literal[
     "end_turn", "stop_sequence", "max_tokens", "model_context_window_exceeded", "refusal", "max_attempts"
 ]
+OnLimit = Literal["close", "truncate", "error"]
+"""What the token limit does to a text that a schema binds. close: it is led to its end in time, where the limit leaves
+room for any document at all. error: the same, and a request whose limit does not is refused. truncate: it is cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,9 @@ class Sampling:
     min_p: float = 0.0  # 0: off
     seed: int | None = None  # None: fresh entropy
     stop: tuple[str, ...] = ()  # applied to the text, also inside JSON strings; not part of the result
+    presence_penalty: float = 0.0  # taken off the logit of each token that the text has
+    frequency_penalty: float = 0.0  # the same, for each time that it has it
+    logit_bias: tuple[tuple[int, float], ...] = ()  # (token, what is added to its logit); before the mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,56 @@ class Request:
     source: Source | None = None  # None: free text
     compile_timeout_s: float | None = None  # None: the engine's own
     jump_forward: bool = True
+    on_limit: OnLimit = "close"
+    logprobs: int | None = None  # alternatives at each position, 0 to 20; None: no log-probabilities at all
+    logprobs_from: Literal["raw", "masked"] = "raw"  # which distribution they come from
+    prompt_logprobs: bool = False  # those of the prompt's tokens too
+    diagnostics: bool = False  # what the mask bent
+    deadline_s: float | None = None  # from its submission on, queueing and compiling included; None: no deadline
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """Natural logarithms of probabilities at one position; finite, -9999.0 at the least."""
+
+    token_id: int
+    logprob: float
+    alternatives: tuple[tuple[int, float], ...]  # (token, logprob), the best first
+
+
+@dataclass(frozen=True, slots=True)
+class Worst:
+    """The position at which the mask kept the least of what the model wanted."""
+
+    token_index: int
+    pointer: str
+    wanted_id: int  # the model's best token
+    got_id: int
+    allowed_mass: float
+
+
+@dataclass(frozen=True, slots=True)
+class FieldMass:
+    """What the mask kept in one place of the schema."""
+
+    pointer: str
+    mean_mass: float
+    min_mass: float
+    intervened: int  # positions whose best token was forbidden
+    ended_by_limit: bool  # a length or a count was what ended the value
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostics:
+    """How far one answer was bent: shares of the model's own probability that lie on allowed tokens."""
+
+    total: int  # tokens
+    forced: int
+    intervened: int
+    mean_mass: float
+    min_mass: float
+    worst: Worst | None  # None: there are no tokens
+    fields: tuple[FieldMass, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +117,14 @@ class Choice:
         Forward passes in which this sequence had a row, the prompt's included.
     forced_tokens : int
         How many of `token_ids` were forced.
+    closed_early : bool
+        The text is another one than without a token limit: it was led to its end.
+    logprobs : tuple of TokenLogprobs or None
+        Parallel to `token_ids`; None where they were not asked for.
+    prompt_logprobs : tuple of (TokenLogprobs or None) or None
+        Parallel to the prompt, of whose first token nothing is known.
+    diagnostics : Diagnostics or None
+        None where they were not asked for.
     """
 
     index: int  # prompt-major: prompt * n + choice
@@ -71,6 +135,10 @@ class Choice:
     complete: bool
     model_calls: int
     forced_tokens: int
+    closed_early: bool = False
+    logprobs: tuple[TokenLogprobs, ...] | None = None
+    prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
+    diagnostics: Diagnostics | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +171,33 @@ class Result:
     completion_tokens: int  # all choices together, without end tokens
     schema: SchemaUse | None
     timings: Timings
+    cached_tokens: int = 0  # of `prompt_tokens`, those that the model had seen before
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """First event of a stream: the schema is compiled, and the request waits for a slot or has one."""
+
+    schema: SchemaUse | None
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What one step added to one answer.
+
+    `text` is whole characters, none of which can still become part of a stop string; it may be empty where the step's
+    tokens end inside a character. `token_ids` are the tokens of the step, whatever is shown of them; `logprobs` are
+    parallel to them. `prompt_logprobs` stand on a choice's first delta, where they were asked for.
+    """
+
+    index: int
+    text: str
+    token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs, ...] | None = None
+    prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
+
+
+StreamEvent = Ready | Delta | Choice | Result
 
 
 @dataclass(slots=True, eq=False)
@@ -145,6 +240,11 @@ class Sequence:
     error: Exception | None = None  # set when it failed instead
     model_calls: int = 0
     forced_tokens: int = 0
+    closes: bool = False  # it is led to its end before it reaches its limit
+    closed_early: bool = False  # that changed the text
+    logprobs: list[TokenLogprobs] = field(default_factory=list)  # parallel to `token_ids`, where they were asked for
+    prompt_logprobs: list[TokenLogprobs | None] = field(default_factory=list)  # parallel to the prompt, likewise
+    diagnostics: Diagnostics | None = None  # set when it is over, where they were asked for
 
     @property
     def over(self) -> bool:
@@ -157,19 +257,24 @@ class Sequence:
         return self.limit - len(self.token_ids)
 
 
+def room_for(prompt: tuple[int, ...], max_tokens: int, context_length: int) -> int:
+    """How many tokens an answer to this prompt may have."""
+    return min(max_tokens, context_length - len(prompt))
+
+
 def sequences_of(job: Job, context_length: int) -> Iterator[Sequence]:
     """The sequences of a request whose schema is ready, prompt-major."""
     request = job.request
     stops = tuple(stop.encode("utf-8") for stop in request.sampling.stop)
     for number, prompt in enumerate(request.prompts):
-        room = context_length - len(prompt)
-        reason: StopReason = "max_tokens" if request.max_tokens <= room else "model_context_window_exceeded"
+        limit = room_for(prompt, request.max_tokens, context_length)
+        reason: StopReason = "max_tokens" if limit == request.max_tokens else "model_context_window_exceeded"
         for choice in range(request.n):
             yield Sequence(
                 job=job,
                 index=number * request.n + choice,
                 matcher=None if job.lookup is None else job.lookup.compiled.matcher(),
-                limit=min(request.max_tokens, room),
+                limit=limit,
                 limit_reason=reason,
                 stops=stops,
                 pending=list(prompt),
@@ -194,6 +299,10 @@ def choice_of(row: Sequence) -> Choice:
         complete=row.complete,
         model_calls=row.model_calls,
         forced_tokens=row.forced_tokens,
+        closed_early=row.closed_early,
+        logprobs=None if row.job.request.logprobs is None else tuple(row.logprobs),
+        prompt_logprobs=tuple(row.prompt_logprobs) if row.job.request.prompt_logprobs else None,
+        diagnostics=row.diagnostics,
     )
 
 
@@ -226,3 +335,11 @@ def result_of(job: Job, choices: Iterable[Choice], now_s: float) -> Result:
             decode_ms=(now_s - prefilled_s) * 1e3,
         ),
     )
+
+
+def prewarmed(job: Job, context_length: int, now_s: float) -> Result:
+    """The result of a request of no tokens, once its schema is compiled (seconds, the job's clock)."""
+    rows = list(sequences_of(job, context_length))
+    for row in rows:
+        row.stop_reason, row.complete = "max_tokens", row.matcher is not None and row.matcher.accepting
+    return result_of(job, map(choice_of, rows), now_s)

@@ -20,6 +20,7 @@ class StepCounters:
     prompt_tokens: int = 0
     sampled_tokens: int = 0
     forced_tokens: int = 0
+    interventions: int = 0  # draws whose best token the schema's mask forbade
     forward_s: float = 0.0
     mask_s: float = 0.0
     sample_s: float = 0.0

@@ -1,14 +1,16 @@
-"""Text to token ids and back, for any tokenizer.json of the tokenizers library.
+"""Text to token ids and back, for any tokenizer of the tokenizers library.
 
-In: a tokenizer.json. Out: `Tokenizer`, which encodes text, decodes ids to bytes, and holds the `Vocabulary` that masks
-are decided over. Cost: a native call per text; decoding joins bytes. Text of a user never becomes a special token, even
-where it spells one. Ids are decoded through the same bytes as the masks see, so text and mask cannot disagree.
-Rejected: the library's own decoder, which drops a leading blank and replaces half a character.
+In: a tokenizer.json, or a tokenizer that was built from another file. Out: `Tokenizer`, which encodes text, decodes ids
+to bytes, and holds the `Vocabulary` that masks are decided over. Cost: a native call per text; decoding joins bytes.
+Text of a user never becomes a special token, even where it spells one. Ids are decoded through the same bytes as the
+masks see, so text and mask cannot disagree. Rejected: the library's own decoder, which drops a leading blank and
+replaces half a character.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -27,17 +29,26 @@ class Tokenizer:
         Does the encoding; set to take special tokens in a text as plain text.
     vocabulary : Vocabulary
         Its tokens as bytes.
+    begin_ids : iterable of int
+        Special tokens that each text for the model begins with; most models have none. `encode` does not write them.
     """
 
-    def __init__(self, tokenizer: tokenizers.Tokenizer, vocabulary: Vocabulary) -> None:
+    def __init__(self, tokenizer: tokenizers.Tokenizer, vocabulary: Vocabulary, begin_ids: Iterable[int] = ()) -> None:
         self._tokenizer = tokenizer
         self._tokenizer.encode_special_tokens = True
         self.vocabulary = vocabulary
+        self.begin_ids = tuple(begin_ids)
+        added = tokenizer.get_added_tokens_decoder()
+        self._special_ids = {token.content: token_id for token_id, token in added.items() if token.special}
+        longest_first = sorted(filter(None, self._special_ids), key=len, reverse=True)
+        self._special = re.compile(f"({'|'.join(map(re.escape, longest_first))})" if longest_first else r"(?!)")
 
     @classmethod
     def from_file(cls, path: str | Path, end_ids: Iterable[int] | None = None) -> Tokenizer:
         """The tokenizer of a file; end tokens as for `Vocabulary.from_tokenizer_json`."""
-        return cls(tokenizers.Tokenizer.from_file(str(path)), Vocabulary.from_tokenizer_json(path, end_ids))
+        tokenizer, vocabulary = tokenizers.Tokenizer.from_file(str(path)), Vocabulary.from_tokenizer_json(path, end_ids)
+        begin_ids = tokenizer.encode("", add_special_tokens=True).ids
+        return cls(tokenizer, vocabulary, [token_id for token_id in begin_ids if token_id not in vocabulary.end_ids])
 
     @classmethod
     def from_json(cls, text: str, end_ids: Iterable[int]) -> Tokenizer:
@@ -49,14 +60,32 @@ class Tokenizer:
         """Tokens that end a text."""
         return self.vocabulary.end_ids
 
-    def encode(self, text: str) -> list[int]:
-        """Ids of a text, without special tokens; what the vocabulary cannot spell becomes its unknown token.
+    @property
+    def special_tokens(self) -> tuple[str, ...]:
+        """What `encode` takes for special tokens where it is told to."""
+        return tuple(self._special_ids)
+
+    def token_name(self, token_id: int) -> str:
+        """What the tokenizer calls a token: of one without bytes the only text there is."""
+        return self._tokenizer.id_to_token(token_id) or f"<{token_id}>"
+
+    def encode(self, text: str, special: bool = False) -> list[int]:
+        """Ids of a text; what the vocabulary cannot spell becomes its unknown token.
+
+        Special tokens are plain text, unless `special` says that they are meant: for text of a chat template.
 
         Raises
         ------
         ValueError
             For a text with half of a surrogate pair, which is not Unicode.
         """
+        if special:
+            pieces = self._special.split(text)  # at odd places stand the special tokens
+            return [
+                token_id
+                for place, piece in enumerate(pieces)
+                for token_id in ([self._special_ids[piece]] if place % 2 else self.encode(piece))
+            ]
         try:
             ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         except TypeError as error:

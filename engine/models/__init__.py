@@ -1,14 +1,15 @@
 """What the step needs of a model: new tokens in, one row of logits per sequence out.
 
 In: a `Batch`, the new tokens of every row packed one after another. Out: float32 logits for the last position of each
-row. A model owns the memory of its sequences (a window of tokens, a KV cache) in numbered slots, so that rows may be at
+row, and for those inside that the batch names: only who asks for probabilities of forced tokens pays for them. A model
+owns the memory of its sequences (a window of tokens, a KV cache) in numbered slots, so that rows may be at
 different lengths and join and leave between steps. Rejected: passing whole contexts at each step, which costs the
 prompt again for every token.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -18,6 +19,10 @@ FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int32]
 
 
+def _nothing() -> IntArray:
+    return np.zeros(0, np.int32)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
     """One step's work: row b feeds `token_ids[row_offsets[b]:row_offsets[b + 1]]` into slot `slots[b]`."""
@@ -25,6 +30,9 @@ class Batch:
     token_ids: IntArray  # int32 (N,): the new tokens of all rows
     row_offsets: IntArray  # int32 (B + 1,): increasing; a row may be empty (its slot's logits are asked for again)
     slots: IntArray  # int32 (B,): distinct
+    inner: IntArray = field(
+        default_factory=_nothing
+    )  # int32 (M,): ascending indices into `token_ids`; never a row's last
 
 
 class Model(Protocol):
@@ -38,11 +46,18 @@ class Model(Protocol):
     def context_length(self) -> int:
         """Most tokens, prompt and output together, that one sequence may have."""
 
-    def allocate(self, slots: int) -> None:
-        """Make room for this many sequences; forgets all of them."""
+    def allocate(self, slots: int, batch_invariant: bool = False) -> None:
+        """Make room for this many sequences; forgets all of them.
+
+        Where it is to be `batch_invariant`, the logits of a row are bit for bit the same whatever other rows are in the
+        batch, in whichever slot it is and however many inner positions are asked for; see `tiles`.
+        """
 
     def reset(self, slot: int) -> None:
         """Forget the sequence in `slot`, so that another may use it."""
 
     def forward(self, batch: Batch) -> FloatArray:
-        """Feed the new tokens; logits after the last of them, float32 (B, at least V); beyond V are no tokens."""
+        """Feed the new tokens; logits after them, float32 (B + M, at least V); beyond V are no tokens.
+
+        First those after the last token of each row, then those after each token of `inner`.
+        """

@@ -1,8 +1,9 @@
 """The article's model: the last 24 tokens, embedded, through one tanh layer to the vocabulary.
 
-In: a `Batch` of new tokens. Out: logits of each row. Per slot the memory is one window of token ids; there is no cache
-to keep, so a prompt costs no more than its last 24 tokens. Cost per row: 384 x 256 + 256 x V multiplications, two
-matrix products for the whole batch.
+In: a `Batch` of new tokens. Out: logits of each row and inner position. Per slot the memory is one window of token ids;
+there is no cache to keep, so a prompt costs no more than its last 24 tokens. Cost per row: 384 x 256 + 256 x V
+multiplications, two matrix products for the whole batch. An inner position is a window like any other, and costs what a
+row costs.
 
 The model reads one line. Its window never looks back over an end token: what is left of the last one is filled with end
 tokens, exactly as at the beginning of a line in training. So an empty prompt means "at the beginning of a line", and of
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from engine.models import Batch, FloatArray, IntArray
+from engine.models.tiles import fixed_tiles, tiled_product
 
 ARCHITECTURE = "window_mlp"
 WINDOW_TOKENS = 24
@@ -87,15 +89,21 @@ class Activations:
     logits: NDArray[np.floating[Any]]  # (B, V)
 
 
-def activations(parameters: Parameters, windows: NDArray[np.integer[Any]]) -> Activations:
-    """Forward pass over windows, int (B, 24), oldest token first."""
+def activations(parameters: Parameters, windows: NDArray[np.integer[Any]], tile_rows: int | None = None) -> Activations:
+    """Forward pass over windows, int (B, 24), oldest token first; in tiles of so many rows, or all at once."""
     embedded = parameters["embedding.weight"][windows].reshape(len(windows), WINDOW_TOKENS * EMBEDDING_SIZE)
-    hidden = embedded @ parameters["hidden.weight"].T
+    hidden = _product(embedded, parameters["hidden.weight"], tile_rows)
     hidden += parameters["hidden.bias"]
     np.tanh(hidden, out=hidden)
-    logits = hidden @ parameters["output.weight"].T
+    logits = _product(hidden, parameters["output.weight"], tile_rows)
     logits += parameters["output.bias"]
     return Activations(embedded, hidden, logits)
+
+
+def _product(
+    rows: NDArray[np.floating[Any]], weight: NDArray[np.floating[Any]], tile_rows: int | None
+) -> NDArray[np.floating[Any]]:
+    return rows @ weight.T if tile_rows is None else tiled_product(rows, weight, tile_rows)
 
 
 class WindowMlp:
@@ -133,20 +141,27 @@ class WindowMlp:
         """Most tokens, prompt and output together, that one sequence may have."""
         return CONTEXT_LENGTH
 
-    def allocate(self, slots: int) -> None:
+    def allocate(self, slots: int, batch_invariant: bool = False) -> None:
         """Make room for this many sequences, each at the beginning of a line; forgets all of them."""
         self._windows = np.full((slots, WINDOW_TOKENS), self._end_id, np.int32)
+        matrices = [self._parameters["hidden.weight"], self._parameters["output.weight"]]
+        self._tile_rows = fixed_tiles(matrices) if batch_invariant else None
 
     def reset(self, slot: int) -> None:
         """Put the sequence in `slot` at the beginning of a line."""
         self._windows[slot] = self._end_id
 
     def forward(self, batch: Batch) -> FloatArray:
-        """Feed the new tokens; logits after the last of them, float32 (B, at least V)."""
-        windows = _shifted(self._windows[batch.slots], batch.token_ids, batch.row_offsets)
+        """Feed the new tokens; logits after them, float32 (B + M, at least V): the rows' last, then `inner`."""
+        before = self._windows[batch.slots]
+        windows = _windows_after(before, batch.token_ids, batch.row_offsets[:-1], np.diff(batch.row_offsets))
         windows[_up_to_last_end(windows, self._end_id)] = self._end_id
         self._windows[batch.slots] = windows
-        return activations(self._parameters, windows).logits.astype(np.float32, copy=False)
+        if len(batch.inner):
+            inner = _inner_windows(before, batch)
+            inner[_up_to_last_end(inner, self._end_id)] = self._end_id
+            windows = np.concatenate([windows, inner])
+        return activations(self._parameters, windows, self._tile_rows).logits.astype(np.float32, copy=False)
 
 
 def _padded(outputs: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -154,14 +169,21 @@ def _padded(outputs: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.concatenate([outputs, np.zeros((-len(outputs) % 32, *outputs.shape[1:]), np.float32)])
 
 
-def _shifted(windows: IntArray, token_ids: IntArray, row_offsets: IntArray) -> IntArray:
-    """Windows (B, 24) after row b took in `token_ids[row_offsets[b]:row_offsets[b + 1]]`: any number, also none."""
-    rows = len(windows)
+def _windows_after(windows: IntArray, token_ids: IntArray, first: IntArray, taken: IntArray) -> IntArray:
+    """Windows (R, 24) after window r took in `token_ids[first[r]:first[r] + taken[r]]`: any number, also none."""
+    count = len(windows)
     both = np.concatenate([windows.ravel(), token_ids])
-    from_new = np.arange(WINDOW_TOKENS) + np.diff(row_offsets)[:, None] - WINDOW_TOKENS  # index into the new tokens
-    in_old = np.arange(1, rows + 1)[:, None] * WINDOW_TOKENS + from_new
-    in_new = rows * WINDOW_TOKENS + row_offsets[:-1, None] + from_new
+    from_new = np.arange(WINDOW_TOKENS) + taken[:, None] - WINDOW_TOKENS  # index into the new tokens
+    in_old = np.arange(1, count + 1)[:, None] * WINDOW_TOKENS + from_new
+    in_new = count * WINDOW_TOKENS + first[:, None] + from_new
     return both[np.where(from_new < 0, in_old, in_new)]
+
+
+def _inner_windows(windows: IntArray, batch: Batch) -> IntArray:
+    """Windows (M, 24) after each token of `batch.inner`, from those of the rows before the batch, (B, 24)."""
+    rows = np.searchsorted(batch.row_offsets, batch.inner, side="right") - 1
+    first = batch.row_offsets[rows]
+    return _windows_after(windows[rows], batch.token_ids, first, batch.inner + 1 - first)
 
 
 def _up_to_last_end(windows: IntArray, end_id: int) -> NDArray[np.bool_]:

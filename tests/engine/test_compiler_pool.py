@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
-from engine.compiler_pool import FRONT_LIMIT_S, CompilerPool, Order
+from engine.compiler_pool import CompilerPool, Order
 from engine.errors import EngineFailedError
 from schemas_cache import (
     CompileTimeoutError,
@@ -19,11 +21,13 @@ from schemas_cache import (
     Lookup,
     SchemaCache,
     SchemaError,
+    SchemaTooComplexError,
     Source,
     Vocabulary,
     compile_source,
     schema_source,
 )
+from schemas_cache.limits import FAILURE_KEPT_S
 from tests.toy import TOY
 
 WAIT_S = 20.0
@@ -68,10 +72,12 @@ Ask = Callable[..., Asked]
 
 
 @contextmanager
-def pool_of(compiles: Compiles, workers: int = 1, memory_entries: int = 256) -> Iterator[tuple[CompilerPool, Ask]]:
+def pool_of(
+    compiles: Compiles, workers: int = 1, memory_entries: int = 256, clock: Callable[[], float] = time.monotonic
+) -> Iterator[tuple[CompilerPool, Ask]]:
     """A pool that runs, and a function that asks it for a schema."""
     cache = SchemaCache(None, compile_function=compiles, memory_entries=memory_entries)  # type: ignore[arg-type]
-    pool = CompilerPool(cache, workers)
+    pool = CompilerPool(cache, workers, clock=clock)
     pool.start()
 
     def ask(schema: dict[str, object], timeout_s: float = WAIT_S) -> Asked:
@@ -158,7 +164,8 @@ def test_a_compile_that_times_out_names_the_limit_asked_for() -> None:
     with pool_of(compiles) as (_, ask):
         error = ask(QUICK, 5.0).answer
     assert isinstance(error, CompileTimeoutError)
-    assert ["not compiled within 5 s"] == [finding.reason for finding in error.findings]
+    (finding,) = error.findings
+    assert re.fullmatch(r"not compiled within 5 s, the limit: it has taken 0\.\d\d s so far", finding.reason)
 
 
 def test_who_came_later_compiles_again_with_the_time_left() -> None:
@@ -236,32 +243,102 @@ def test_a_compile_under_way_is_kept_although_everybody_left() -> None:
     assert ("memory", 1) == (again.tier, len(compiles.sources))
 
 
-@pytest.mark.parametrize(
-    ("fault", "expected"), [(KeyError("x"), EngineFailedError), (SchemaError([Finding("#", "if", "no")]), SchemaError)]
-)
-def test_a_failure_reaches_all_who_wait_and_is_not_kept(fault: Exception, expected: type[Exception]) -> None:
+def test_a_refusal_answers_for_a_minute() -> None:
+    """All on the flight hear of it, and who asks later is told the same without a compile; then it is tried again."""
+    compiles, now_s = Compiles(), [100.0]
+    compiles.error = SchemaTooComplexError([Finding("#", "", "31 states, and the limit is 30")])
+    with pool_of(compiles, clock=lambda: now_s[0]) as (_, ask):
+        waiting = [ask(SLOW) for _ in range(3)]
+        until(lambda: len(compiles.sources) == 1)
+        compiles.go.set()
+        answers = [asked.answer for asked in waiting]
+        now_s[0] += FAILURE_KEPT_S - 1
+        answers.append(ask(SLOW).answer)
+        assert [SLOW] == compiles.sources
+        compiles.error = None
+        now_s[0] += 1
+        assert isinstance(ask(SLOW).answer, Lookup)
+    assert [SchemaTooComplexError] * 4 == [type(answer) for answer in answers]
+    assert {"at #: 31 states, and the limit is 30"} == set(map(str, answers))
+    assert 4 == len(set(map(id, answers)))  # raising an error writes into it
+
+
+def test_a_refusal_waits_for_no_worker() -> None:
+    """While the only worker is busy."""
+    compiles = Compiles()
+    with pool_of(compiles) as (_, ask):
+        compiles.error = SchemaError([Finding("#", "if", "no")])
+        assert isinstance(ask(QUICK).answer, SchemaError)
+        ask(SLOW)
+        until(lambda: len(compiles.sources) == 2)
+        assert isinstance(ask(QUICK).answer, SchemaError)
+        assert not compiles.go.is_set()
+
+
+def test_what_is_on_disk_waits_for_no_worker(tmp_path: Path) -> None:
+    """While the only worker is busy."""
+    first = SchemaCache(tmp_path)
+    first.get(schema_source(QUICK), TOY)
+    first.close()
+    compiles = Compiles()
+    cache = SchemaCache(tmp_path, compile_function=compiles)  # type: ignore[arg-type]
+    pool = CompilerPool(cache, 1)
+    pool.start()
+    told: list[Lookup | Exception] = []
+    try:
+        pool.submit(schema_source(SLOW), TOY, WAIT_S, lambda _: None)
+        until(lambda: len(compiles.sources) == 1)
+        pool.submit(schema_source(QUICK), TOY, WAIT_S, told.append)
+        until(lambda: bool(told))
+    finally:
+        compiles.go.set()
+        pool.stop()
+        cache.close()
+    assert ["disk"] == [answer.tier for answer in told if isinstance(answer, Lookup)]
+
+
+def test_a_time_limit_that_was_broken_answers_those_with_no_more_time() -> None:
+    """Who has more time compiles again."""
+    compiles = Compiles()
+    compiles.error = CompileTimeoutError([Finding("#", "", "made up")])
+    with pool_of(compiles) as (_, ask):
+        assert isinstance(ask(QUICK, 5.0).answer, CompileTimeoutError)
+        assert isinstance(ask(QUICK, 4.0).answer, CompileTimeoutError)
+        assert [QUICK] == compiles.sources
+        compiles.error = None
+        assert isinstance(ask(QUICK, 6.0).answer, Lookup)
+
+
+def test_a_fault_that_is_not_the_schemas_is_not_remembered() -> None:
     """All on the flight hear of it; the next request compiles again."""
     compiles = Compiles()
-    compiles.error = fault
+    compiles.error = KeyError("x")
     with pool_of(compiles) as (_, ask):
         waiting = [ask(SLOW) for _ in range(3)]
         until(lambda: len(compiles.sources) == 1)
         compiles.go.set()
-        assert [expected] * 3 == [type(asked.answer) for asked in waiting]
+        assert [EngineFailedError] * 3 == [type(asked.answer) for asked in waiting]
         compiles.error = None
         assert isinstance(ask(SLOW).answer, Lookup)
 
 
-def test_a_schema_that_was_seen_and_forgotten_goes_to_a_worker() -> None:
-    """Compiling it again is tried for a moment by the thread in front, which then leaves it to a worker."""
+def test_a_schema_that_cannot_be_read_is_refused_at_once() -> None:
+    """Its digest needs it read: the thread in front says what is wrong."""
+    with pool_of(Compiles()) as (_, ask):
+        deep: dict[str, object] = {}
+        for _ in range(100):
+            deep = {"items": deep}
+        assert isinstance(ask(deep).answer, SchemaTooComplexError)
+
+
+def test_a_schema_that_was_forgotten_goes_to_a_worker() -> None:
+    """The thread in front compiles nothing."""
     compiles = Compiles()
     with pool_of(compiles, memory_entries=1) as (_, ask):
         assert isinstance(ask(QUICK).answer, Lookup)
         assert isinstance(ask({"maxLength": 3}).answer, Lookup)  # drives out the other
-        compiles.error = CompileTimeoutError([Finding("#", "", "made up")])
-        assert isinstance(ask(QUICK).answer, CompileTimeoutError)
-    assert [QUICK, {"maxLength": 3}, QUICK, QUICK] == compiles.sources
-    assert compiles.limits_s[2] <= FRONT_LIMIT_S < compiles.limits_s[3]
+        assert isinstance(ask(QUICK).answer, Lookup)
+    assert [QUICK, {"maxLength": 3}, QUICK] == compiles.sources
 
 
 def test_nothing_is_taken_after_the_stop() -> None:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from engine.constraint import Forcing, Walk
 from engine.errors import RowDeadError
 from engine.sequence import Request, Sampling, Sequence, choice_of
 from schemas_cache import Matcher, Vocabulary, compile_source, fill_masks, schema_source
-from tests.toy import ToyModel, decode, decoder_for, given, rows_for, scripted
+from tests.toy import GreedyTokenizer, ToyModel, decode, decoder_for, given, rows_for, scripted
 
 FILE = Path(__file__).parents[3] / "shared" / "cases" / "field_reports.json"
 CASES: dict[str, Any] = (
@@ -34,6 +37,7 @@ MASK_CASES = (
     "e-accepting-is-not-finished",
     "e-complete-without-end-token",
     "e-mask-before-truncation",
+    "e-penalties-and-structure",
 )
 
 
@@ -158,6 +162,34 @@ def test_mask_comes_before_truncation(jump_forward: bool) -> None:
 
 
 @pytest.mark.parametrize("jump_forward", [True, False])
+def test_reported_probabilities_add_up_over_the_legal_tokens(jump_forward: bool) -> None:
+    """Whatever the setting, those of the legal tokens are reported, no others, and they sum to 1."""
+    case = CASES["e-mask-before-truncation"]
+    wanted = {"logprobs": len(case["vocab"]), "logprobs_from": "masked"}
+    for sampling in case["sampling"]:
+        request = replace(request_of(case["schema"], jump_forward, n=8, **sampling), **wanted)
+        for row in run(case, model_of(case), request):
+            matcher = matcher_of(case)
+            for token_id, logprobs in zip(row.token_ids, row.logprobs, strict=True):
+                chances = {token: math.exp(value) for token, value in logprobs.alternatives}
+                assert {token for token in range(len(case["vocab"])) if matcher.allows(token)} == set(chances)
+                assert math.fsum(chances.values()) == pytest.approx(1, abs=1e-6)
+                matcher.advance(token_id)
+
+
+@pytest.mark.parametrize("jump_forward", [True, False])
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_penalties_leave_the_structure_alone(jump_forward: bool, temperature: float) -> None:
+    """Separators, quotes and values that repeat are written though they are penalised or banned."""
+    case = CASES["e-penalties-and-structure"]
+    for sampling in case["sampling"]:
+        bias = tuple((int(token), value) for token, value in sampling.get("logit_bias", {}).items())
+        settings = {**sampling, "logit_bias": bias, "temperature": temperature}
+        (row,) = run(case, model_of(case), request_of(case["schema"], jump_forward, **settings))
+        assert (None, case["result"], True) == (row.error, choice_of(row).text, row.complete)
+
+
+@pytest.mark.parametrize("jump_forward", [True, False])
 def test_blanks_as_favourites_do_not_hold_up_the_document(jump_forward: bool) -> None:
     """Line breaks and blanks have the largest logits, and the document is complete within the limit."""
     case = CASES["e-whitespace-favourite"]
@@ -215,3 +247,51 @@ def test_forced_text_is_retokenised() -> None:
         assert row.error is None
         texts.append(choice_of(row).text)
     assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("jump_forward", [True, False])
+@pytest.mark.parametrize("schema", ["schema", "schema_also"])
+@pytest.mark.parametrize("favourite", [{}, {"4": 21.0}, {"6": 21.0}])
+def test_digits_as_favourites_do_not_use_up_the_limit(
+    favourite: dict[str, float], schema: str, jump_forward: bool
+) -> None:
+    """Digits, a point, an exponent have the largest logits: the document is whole, and what was ended in time says so.
+
+    Exponents, and the zeros after the point of an integer, have a cap of their own; those of other numbers have none.
+    """
+    case = CASES["e-digits-favourite"]
+    for sampling in case["sampling"]:
+        model = model_of(case, case["logits"] | favourite)
+        (row,) = run(case, model, request_of(case[schema], jump_forward, **sampling))
+        assert row.error is None
+        assert set(json.loads(choice_of(row).text)) == {"xp"}
+        assert row.complete
+        assert ("max_tokens" if row.closed_early else "end_turn") == row.stop_reason
+        assert row.closed_early or favourite
+        assert len(row.token_ids) <= sampling["max_tokens"]
+
+
+def test_of_a_draft_the_legal_beginning_is_kept() -> None:
+    """A fork takes what is legal of the draft; taken back it is where it was, and the text goes on as one by one."""
+    case = CASES["e-drafts-are-checked"]
+    vocabulary, matcher = vocabulary_of(case), matcher_of(case)
+    before, fork, kept = matcher.mask().copy(), matcher.fork(), []
+    for token_id in case["draft"]:
+        if not fork.allows(token_id):
+            break
+        fork.advance(token_id)
+        kept.append(token_id)
+    assert case["draft"][: case["keep"]] == kept
+    wanted = ToyModel(len(vocabulary), scripted(len(vocabulary), case["draft"]))
+    request = request_of(case["schema"], jump_forward=False, temperature=0)
+    (one_by_one,) = run(case, wanted, request)
+    assert kept == one_by_one.token_ids[: len(kept)]
+    assert fork.allows(one_by_one.token_ids[len(kept)])
+    (row,) = rows_for(request, vocabulary)
+    walk = Walk(vocabulary, Forcing(vocabulary, GreedyTokenizer(vocabulary).encode_bytes))
+    for token_id in kept:
+        walk.advance(row, token_id)
+    decode(decoder_for(vocabulary, ToyModel(len(vocabulary), scripted(len(vocabulary), case["draft"]))), [row])
+    assert one_by_one.token_ids == row.token_ids
+    fork.rollback(len(kept))
+    np.testing.assert_array_equal(before, fork.mask())

@@ -22,6 +22,7 @@ from engine import (
     Sampling,
     ShuttingDownError,
     UnknownModelError,
+    compiling_cache,
 )
 from schemas_cache import (
     CompileTimeoutError,
@@ -49,7 +50,7 @@ def running(model: ToyModel | None = None, cache: SchemaCache | None = None, **c
     """An engine with the model `toy`, stopped at the end."""
     model = model or ToyModel(len(TOY), random_logits(len(TOY)))
     settings = EngineConfig(**{"model": "toy", "grace_s": WAIT_S, **config})  # type: ignore[arg-type]
-    engine = Engine(settings, load=lambda name: loaded(name, model), cache=cache)
+    engine = Engine(settings, load=lambda name: loaded(name, model), cache=cache or compiling_cache(settings))
     engine.start()
     try:
         yield engine

@@ -129,7 +129,8 @@ def test_a_document_that_is_all_forced_needs_no_model() -> None:
 @given(st.integers(0, 40), st.sampled_from(SCHEMAS), st.booleans(), st.integers(0, 100))
 def test_never_more_tokens_than_allowed(limit: int, schema: dict[str, object], jump: bool, seed: int) -> None:
     """Forced tokens count; what was cut says so, and is the beginning of a valid text."""
-    rows = rows_for(request(of_schema(schema), max_tokens=limit, jump_forward=jump), TOY, seed)
+    asked = request(of_schema(schema), max_tokens=limit, jump_forward=jump, on_limit="truncate")
+    rows = rows_for(asked, TOY, seed)
     (row,) = decode(decoder_for(TOY, ToyModel(len(TOY), random_logits(len(TOY)))), rows)
     assert len(row.token_ids) <= limit
     assert (row.stop_reason == "max_tokens") == (not row.complete)
@@ -286,3 +287,13 @@ def test_counters_add_up() -> None:
     assert sum(row.model_calls for row in rows) == counters.rows == sum(map(len, model.fed))
     assert sum(len(row.token_ids) for row in rows) == counters.sampled_tokens + counters.forced_tokens
     assert len(model.fed) == counters.steps
+
+
+def test_interventions_are_counted() -> None:
+    """Each draw whose best token the schema forbids counts, whatever the free rows beside it draw."""
+    unwanted, wanted = (CHARACTERS.token_bytes.index(byte) for byte in (b"a", b"1"))
+    for best, expected in ((unwanted, 3), (wanted, 0)):
+        decoder = decoder_for(CHARACTERS, ToyModel(len(CHARACTERS), logits_of(len(CHARACTERS), {best: 50.0})))
+        rows = rows_for(request(regex_source("[0-9]{3}")), CHARACTERS)
+        decode(decoder, rows + rows_for(request(None, max_tokens=5), CHARACTERS))
+        assert expected == decoder.counters.interventions

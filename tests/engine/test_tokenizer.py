@@ -67,6 +67,20 @@ def test_text_that_spells_a_special_token_is_text() -> None:
     assert BYTE_LEVEL.decode(ids) == "a<|end|>"
 
 
+def test_special_tokens_where_they_are_meant() -> None:
+    """The text of a template has them, wherever they stand and however often; what is around them is as ever."""
+    a, b = BYTE_LEVEL.encode("a"), BYTE_LEVEL.encode(" b")
+    assert [0, *a, 0, 0, *b] == BYTE_LEVEL.encode("<|end|>a<|end|><|end|> b", special=True)
+    assert a == BYTE_LEVEL.encode("a", special=True)
+    assert [] == BYTE_LEVEL.encode("", special=True)
+
+
+def test_names_of_tokens(characters: Tokenizer) -> None:
+    """Those without bytes have a name; special ones are listed."""
+    assert ("<|end|>", ("<|end|>",)) == (BYTE_LEVEL.token_name(0), BYTE_LEVEL.special_tokens)
+    assert () == characters.special_tokens
+
+
 def test_text_that_spells_the_unknown_token_is_characters(characters: Tokenizer) -> None:
     """Five characters, each unknown or known by itself."""
     assert len(characters.encode("<unk>")) == 5

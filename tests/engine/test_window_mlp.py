@@ -123,3 +123,25 @@ def test_weights_that_do_not_fit_are_refused(fault: str) -> None:
         weights["hidden.weight"] = weights["hidden.weight"].T
     with pytest.raises(ValueError, match="not the weights of a window model"):
         WindowMlp(weights, END)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.lists(st.tuples(st.integers(0, VOCABULARY - 1), st.booleans()), max_size=30), max_size=SLOTS))
+def test_inner_logits_are_those_of_feeding_token_by_token(rows: list[list[tuple[int, bool]]]) -> None:
+    """Of any tokens of a chunk, end tokens and those past a window among them; memory and last logits stay the same."""
+    fed = {slot: [token for token, _ in row] for slot, row in enumerate(rows)}
+    offsets = np.cumsum([0, *map(len, rows)]).astype(np.int32)
+    asked = [(slot, at) for slot, row in enumerate(rows) for at, (_, wanted) in enumerate(row[:-1]) if wanted]
+    inner = np.array([offsets[slot] + at for slot, at in asked], np.int32)
+    token_ids = np.array([token for tokens in fed.values() for token in tokens], np.int32)
+    model, plain = make_model(), make_model()
+    feed(model, {slot: [1, 2] for slot in fed})
+    logits = model.forward(Batch(token_ids, offsets, np.array(list(fed), np.int32), inner))[:, :VOCABULARY]
+    assert (len(rows) + len(asked), VOCABULARY) == logits.shape
+    feed(plain, {slot: [1, 2] for slot in fed})
+    for number, (slot, at) in enumerate(asked):
+        assert plain_logits([1, 2, *fed[slot][: at + 1]]) == pytest.approx(logits[len(rows) + number], abs=1e-4)
+    last = feed(plain, fed)
+    assert last == pytest.approx(logits[: len(rows)], abs=1e-5)
+    again = {slot: [] for slot in fed}
+    assert feed(plain, again) == pytest.approx(feed(model, again), abs=1e-5)

@@ -19,7 +19,7 @@ class Scripted:
     def __init__(self, script: list[int]) -> None:
         self._script = script
 
-    def allocate(self, slots: int) -> None:
+    def allocate(self, slots: int, _batch_invariant: bool = False) -> None:
         """Nothing fed yet."""
         self._fed = np.zeros(slots, int)
 

@@ -1,0 +1,287 @@
+"""Worker processes that compile: a compile function for the cache, whose work happens elsewhere.
+
+In: a source, a vocabulary and limits. Out: a `CompiledSchema`, or the error that compiling it ended with, as if it had
+been compiled here. Cost: 1.7 ms beside the compile for a small schema, a third of it to load the tables; 0.6 s and
+80 MB for each worker that is started, in the background, the first time that it is needed.
+
+What a process of its own gives: the decode thread keeps the interpreter to itself; a compile that breaks its time limit
+is ended, whatever it is at; one that nobody waits for is ended too; memory has a bound that the system enforces; and
+what makes an interpreter crash takes one compile with it. Compiles are asked to stop first, which loops with much to do
+look for every few milliseconds, and a worker that does not answer is killed `STOPPING_S` later. A worker that died is
+replaced by the next compile.
+
+Every schema goes to a worker, small ones too: which schema is small is known when it is compiled.
+
+Rejected: `multiprocessing`'s own spawn, which imports the caller's main module again, and so runs it where it has no
+guard; fork, which a process with threads must not do; one process for each compile, since starting costs more than most
+compiles; `concurrent.futures`, which takes the whole pool down when one process dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import subprocess
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing.connection import Connection
+from threading import Condition, Lock, Thread
+from time import monotonic
+
+from engine.compile_worker import Answer, Begun, Message, Stop, Task, command
+from engine.config import EngineConfig
+from engine.errors import EngineFailedError
+from schemas_cache import (
+    CompiledSchema,
+    CompileTimeoutError,
+    Finding,
+    KatagamiError,
+    Limits,
+    SchemaCache,
+    Source,
+    Vocabulary,
+    compile_source,
+)
+from schemas_cache.store import CompileFunction
+from schemas_cache.work import StoppedError
+
+COMPILE = "schemas_cache.compile:compile_source"
+STOPPING_S = 0.5  # from the request to stop until the kill; loops look a hundred times in it
+ENDING_S = 2.0  # for a process whose pipe was closed; it ends in a millisecond
+LOOK_EVERY_S = 0.05
+_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}  # a compile has no use for more, and each takes memory
+
+logger = logging.getLogger(__name__)
+
+Key = tuple[str, str]  # the source's digest, the vocabulary's fingerprint
+
+
+class CompileProcess:
+    """One worker process, used by one thread at a time, but for `stop`; started when it is needed.
+
+    Parameters
+    ----------
+    compile_name : str
+        `module:function` that the process compiles with.
+    """
+
+    def __init__(self, compile_name: str = COMPILE) -> None:
+        self._compile_name = compile_name
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipe: Connection | None = None
+        self._sending = Lock()  # over the pipe's inward end
+        self._number = 0  # of the latest task
+        self._stopped_s: float | None = None  # when it was asked to stop
+        self._known: set[str] = set()  # fingerprints of the vocabularies that the process has
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process, if there is one."""
+        return None if self._process is None else self._process.pid
+
+    def prepare(self, vocabularies: Iterable[Vocabulary]) -> None:
+        """Start the process where it does not run, and give it the vocabularies that it does not know."""
+        if self._process is None or self._process.poll() is not None:
+            self.close()
+            self._start()
+        for vocabulary in vocabularies:
+            if vocabulary.fingerprint not in self._known:
+                self._send(vocabulary)
+                self._known.add(vocabulary.fingerprint)
+
+    def compile(self, source: Source, vocabulary: Vocabulary, limits: Limits) -> CompiledSchema:
+        """Compile in the process.
+
+        Raises
+        ------
+        SchemaError
+            As `compile_source`; `CompileTimeoutError` also where the process had to be killed.
+        StoppedError
+            After `stop`.
+        EngineFailedError
+            When the process died, or the compile raised anything else.
+        """
+        self._number, self._stopped_s = self._number + 1, None
+        try:
+            self.prepare([vocabulary])
+            self._send(Task(self._number, source, vocabulary.fingerprint, limits))
+            answer = self._await_answer(limits.compile_timeout_s)
+        except (EOFError, OSError) as error:
+            raise self._failure() from error
+        if answer.spent:
+            self.close()
+        if answer.error is not None:
+            raise answer.error
+        compiled = CompiledSchema.load(answer.tables, source, vocabulary, limits=limits)
+        compiled.tokens.rows.add(answer.rows)
+        return compiled
+
+    def stop(self) -> None:
+        """Ask for the end of the compile under way; called from any thread."""
+        self._stopped_s = monotonic()
+        with contextlib.suppress(OSError, ValueError):  # it ends anyway
+            self._send(Stop(self._number))
+
+    def kill(self) -> None:
+        """End the process at once; called from any thread."""
+        self._stopped_s = monotonic()
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def close(self) -> None:
+        """End the process; it is started again when it is needed."""
+        process, pipe = self._process, self._pipe
+        self._process, self._pipe, self._known = None, None, set()
+        if pipe is not None:
+            pipe.close()
+        if process is not None:
+            try:
+                process.wait(ENDING_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603  # the command is this interpreter and a module of ours
+                command(theirs.fileno(), self._compile_name),
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env=os.environ | _ENVIRONMENT,
+                process_group=0,  # a terminal's Ctrl-C is for the server alone, which ends its workers
+            )
+        self._pipe = Connection(ours.detach())
+
+    def _send(self, message: Message) -> None:
+        if self._pipe is None:
+            raise BrokenPipeError("the worker has ended")
+        with self._sending:
+            self._pipe.send(message)
+
+    def _await_answer(self, timeout_s: float) -> Answer:
+        """Wait for it; past the time limit, or past a stop, the process is killed."""
+        assert self._pipe is not None  # noqa: S101  # `prepare` has made it
+        begun_s: float | None = None
+        while True:
+            if self._pipe.poll(LOOK_EVERY_S):
+                message: Begun | Answer = self._pipe.recv()
+                if isinstance(message, Answer):
+                    return message
+                begun_s = monotonic()
+            now_s = monotonic()
+            if self._stopped_s is not None and now_s > self._stopped_s + STOPPING_S:
+                self.kill()
+                raise EOFError
+            if begun_s is not None and now_s > begun_s + timeout_s + STOPPING_S:
+                self.kill()
+                self.close()
+                reason = f"compiling took {now_s - begun_s:.2f} s, and the limit is {timeout_s:g} s"
+                raise CompileTimeoutError([Finding("#", "", reason, "allow more time, or simplify the schema")])
+
+    def _failure(self) -> KatagamiError:
+        """What is told when the process died at its work."""
+        code = None if self._process is None else self._process.wait()
+        self.close()
+        if self._stopped_s is not None:
+            return StoppedError("nobody waited for it any more")
+        how = "was ended" if code is None else f"died by signal {-code}" if code < 0 else f"ended with {code}"
+        return EngineFailedError(f"compiling the schema failed: its process {how}")
+
+
+class CompileProcesses:
+    """A compile function, as `compile_source`, that has its work done by processes.
+
+    Parameters
+    ----------
+    count : int
+        Processes at most; one is started by `warm`, the others when there is work for them.
+    compile_name : str
+        `module:function` that they compile with.
+    """
+
+    def __init__(self, count: int, compile_name: str = COMPILE) -> None:
+        self._change = Condition()  # over the next two
+        self._idle = [CompileProcess(compile_name) for _ in range(count)]  # the last one is taken first
+        self._busy: dict[CompileProcess, Key | None] = {}
+        self._closed = False
+        self._finalizer = weakref.finalize(self, _close_all, self._idle)
+
+    def __call__(self, source: Source, vocabulary: Vocabulary, *, limits: Limits) -> CompiledSchema:
+        """Compile in a process that is free, or as soon as one is; raises as `CompileProcess.compile`."""
+        with self._taken((source.digest, vocabulary.fingerprint)) as process:
+            return process.compile(source, vocabulary, limits)
+
+    def warm(self, vocabularies: Iterable[Vocabulary]) -> None:
+        """Start a process in the background, and give it the vocabularies."""
+        Thread(target=self._warm, args=(tuple(vocabularies),), name="warm", daemon=True).start()
+
+    def stop(self, source: Source, vocabulary: Vocabulary) -> None:
+        """Nobody waits for this compile any more."""
+        key = source.digest, vocabulary.fingerprint
+        with self._change:
+            stopped = [process for process, work in self._busy.items() if work == key]
+        for process in stopped:
+            process.stop()
+
+    def close(self) -> None:
+        """End all processes, those at work too, and take no more work."""
+        with self._change:
+            self._closed = True
+            at_work = list(self._busy)
+            self._change.notify_all()
+        for process in at_work:
+            process.kill()
+        self._finalizer()
+
+    def _warm(self, vocabularies: tuple[Vocabulary, ...]) -> None:
+        try:
+            with self._taken(None) as process:
+                process.prepare(vocabularies)
+        except OSError as error:
+            logger.warning("a compile worker could not be started: %s", error)
+        except StoppedError:  # closed before it began
+            return
+
+    @contextmanager
+    def _taken(self, key: Key | None) -> Iterator[CompileProcess]:
+        with self._change:
+            self._change.wait_for(lambda: self._closed or self._idle)
+            if self._closed:
+                raise StoppedError("the workers were closed")
+            process = self._idle.pop()
+            self._busy[process] = key
+        try:
+            yield process
+        finally:
+            with self._change:
+                del self._busy[process]
+                if self._closed:
+                    process.close()
+                else:
+                    self._idle.append(process)
+                self._change.notify()
+
+
+def compiling_cache(config: EngineConfig, compile_function: CompileFunction = compile_source) -> SchemaCache:
+    """Compiled schemas, with the engine's limits for compiles and for what is learnt afterwards."""
+    limits = config.limits
+    return SchemaCache(
+        config.cache_folder,
+        limits=limits,
+        memory_bytes=config.cache_memory_limit_bytes,
+        size_limit_bytes=config.cache_size_limit_bytes,
+        compile_function=compile_function,
+        load_function=partial(CompiledSchema.load, limits=limits),
+    )
+
+
+def _close_all(processes: list[CompileProcess]) -> None:
+    for process in processes:
+        process.close()
