@@ -20,9 +20,11 @@ The pipeline, in order, one file a stage:
     size, token_automaton    steps by token; the dense table for small finite cases
     matcher                  one sequence's walk
     fewest_tokens            the least budget that a document fits in
-    snapshot, codec          tables as arrays, as bytes
+    restored, snapshot, codec              tables as arrays, as bytes, and back
     compile                  all of the above in a row
-    entries, disk, write_behind, store     what was compiled and learnt, in memory and on disk
+    bytes_cache, row_file, disk            bytes on disk, shared by processes: entries, and mask rows
+    entries, memory, write_behind, store   what was compiled and learnt, in memory and on disk
+    warming                  what decoding will ask for, learnt ahead
     show                     each stage as text and as Graphviz
 
 `errors` and `limits` are free to all; `machines` and `lengths` build their automata with `nfa` to `finite`.
@@ -41,6 +43,8 @@ thread at a time. New states and rows are made under one lock for each schema; w
 
 from schemas_cache.codec import CorruptEntryError
 from schemas_cache.compile import CompiledSchema, compile_regex, compile_schema, compile_source
+from schemas_cache.disk import SIZE_LIMIT_BYTES
+from schemas_cache.entries import StoredSchema
 from schemas_cache.errors import (
     CompileTimeoutError,
     DeadStateError,
@@ -53,14 +57,18 @@ from schemas_cache.errors import (
     SchemaTooComplexError,
     UnsatisfiableSchemaError,
 )
-from schemas_cache.limits import Limits
+from schemas_cache.limits import DEFAULT_LIMITS, Limits
 from schemas_cache.matcher import Matcher, fill_masks
+from schemas_cache.memory import MEMORY_BYTES
 from schemas_cache.schema import SchemaOptions
 from schemas_cache.source import Source, choice_source, json_object_source, regex_source, schema_source
 from schemas_cache.store import Lookup, SchemaCache
 from schemas_cache.vocabulary import Vocabulary
 
 __all__ = [
+    "DEFAULT_LIMITS",
+    "MEMORY_BYTES",
+    "SIZE_LIMIT_BYTES",
     "CompileTimeoutError",
     "CompiledSchema",
     "CorruptEntryError",
@@ -78,6 +86,7 @@ __all__ = [
     "SchemaOptions",
     "SchemaTooComplexError",
     "Source",
+    "StoredSchema",
     "UnsatisfiableSchemaError",
     "Vocabulary",
     "choice_source",

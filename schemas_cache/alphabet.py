@@ -7,6 +7,8 @@ state's transitions are 20 to 60 numbers instead of 256. Source: the same idea a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import xor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,18 +37,23 @@ class Alphabet:
 
 
 def build_alphabet(nfa: Nfa, spellable: frozenset[int] = frozenset(range(256))) -> Alphabet:
-    """Group bytes by the set of edge ranges they lie in; O(256 * distinct ranges).
+    """Group bytes by the set of edge ranges they lie in; O(256 + distinct ranges) operations on sets of bits.
 
     Bytes in `spellable` (those that are a token of their own) are preferred as representatives, so that a shortest way
     is one that the vocabulary can write.
     """
-    ranges = np.unique(np.stack([nfa.edge_lo, nfa.edge_hi], axis=1), axis=0)
-    order = np.array(sorted(PREFERENCE, key=lambda byte: byte not in spellable), np.int32)
-    inside = (order[:, None] >= ranges[None, :, 0]) & (order[:, None] <= ranges[None, :, 1])
-    _, first, group = np.unique(np.packbits(inside, axis=1), axis=0, return_index=True, return_inverse=True)
-    by_first = np.argsort(first)
-    number = np.empty(len(first), np.uint8)
-    number[by_first] = np.arange(len(first))
+    borders = [0] * 257  # the ranges that begin or end at a byte, as a set of bits
+    spans = np.unique(nfa.edge_lo.astype(np.int32) * 256 + nfa.edge_hi).tolist()
+    for number, span in enumerate(spans):
+        borders[span >> 8] ^= 1 << number
+        borders[(span & 255) + 1] ^= 1 << number
+    inside = list(accumulate(borders[:256], xor))  # of each byte: the ranges that it lies in
+    number_of: dict[int, int] = {}
     class_of = np.empty(256, np.uint8)
-    class_of[order] = number[group.reshape(-1)]
-    return Alphabet(class_of, order[first[by_first]].astype(np.uint8), np.bincount(class_of).astype(np.int32))
+    representative: list[int] = []
+    for byte in sorted(PREFERENCE, key=lambda byte: byte not in spellable):
+        known = number_of.setdefault(inside[byte], len(number_of))
+        if known == len(representative):
+            representative.append(byte)
+        class_of[byte] = known
+    return Alphabet(class_of, np.array(representative, np.uint8), np.bincount(class_of).astype(np.int32))

@@ -17,7 +17,7 @@ Threads: every method may be called from several threads; new states are made un
 from __future__ import annotations
 
 import heapq
-import threading
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +27,16 @@ from schemas_cache.closure import Closure, Configurations
 from schemas_cache.distance import INFINITE, block_distances
 from schemas_cache.errors import Finding, SchemaTooComplexError
 from schemas_cache.frames import ACCEPT, NO_FRAME, ROOT, Frames
-from schemas_cache.limits import MAX_STATES
+from schemas_cache.limits import DEFAULT_LIMITS, Limits
 from schemas_cache.nfa import Nfa
 from schemas_cache.pick_costs import PickCosts
+from schemas_cache.work import GrowthLock, Work, at_work, working
 
 DEAD, START, END = 0, 1, 2  # END: after the end token; complete, and nothing follows
 UNKNOWN = -1
 NO_BYTE = -1
 
+STATE_BYTES = 500  # of Python objects for a state, or for four configurations, as measured with tracemalloc
 _INITIAL_ROWS = 256
 
 StateArray = NDArray[np.int32]
@@ -47,23 +49,26 @@ class Automaton:
         self,
         nfa: Nfa,
         alphabet: Alphabet,
-        max_states: int = MAX_STATES,
+        limits: Limits = DEFAULT_LIMITS,
         distance: NDArray[np.int64] | None = None,
     ) -> None:
         self.nfa, self.alphabet = nfa, alphabet
-        self.lock = threading.RLock()
+        self.lock = GrowthLock()
         self.frames = Frames(nfa)
         self.distance: list[int] = (block_distances(nfa) if distance is None else distance).tolist()
         self.class_of: list[int] = alphabet.class_of.tolist()
-        self._max_states = max_states
+        self.limits = limits
         self.closure = Closure(nfa, alphabet, self.frames, self.distance)
         self._ids: dict[tuple[bool, Configurations], int] = {}
         self._frame_costs: dict[int, int] = {ROOT: 0, NO_FRAME: 0}
         self._pick_costs = PickCosts(nfa, self.distance, self.frames.members)
+        self._letters_of: dict[int, NDArray[np.intp]] = {}
         self._forced: dict[int, tuple[bytes, int]] = {}
         self.next_state: StateArray = np.zeros((_INITIAL_ROWS, alphabet.classes), np.int32)  # int32 (>= S, C)
         self.accepting: list[bool] = [False, False, True]
         self.configurations: list[Configurations] = [(), (), ()]
+        self._pairs = 0  # configurations of all states together
+        self.expansions = 0  # transitions known that do not end in DEAD
         self._begin()
 
     def __len__(self) -> int:
@@ -76,8 +81,23 @@ class Automaton:
 
     @property
     def nearly_full(self) -> bool:
-        """Whether more than half of the states that there may be are made."""
-        return 2 * len(self.configurations) > self._max_states
+        """Whether more than half of what there may be is made."""
+        counted = ((len(self.configurations), self.limits.max_states), (len(self.frames), self.limits.max_frames))
+        return any(2 * made > most for made, most in (*counted, (self.size_bytes, self.limits.max_memory_bytes)))
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory taken by states and frames, roughly."""
+        states = STATE_BYTES * (len(self.configurations) + self._pairs // 4)
+        return self.next_state.nbytes + states + self.frames.size_bytes
+
+    def expanding(self) -> AbstractContextManager[object]:
+        """Count what follows as the work for one state, unless it is part of other work."""
+        return nullcontext() if at_work() else working(self.allowance())
+
+    def allowance(self) -> Work:
+        """How much may be done for one state."""
+        return Work(self.limits.max_expansion_work, subject="one step of decoding")
 
     def live(self, state: int) -> bool:
         """Whether some byte can follow."""
@@ -113,11 +133,15 @@ class Automaton:
         known = self._forced.get(state)
         if known is None:
             data, at = bytearray(), state
-            while not self.accepting[at] and (byte := self.closure.only_byte(self.configurations[at])) != NO_BYTE:
+            while not self.accepting[at] and (byte := self.only_byte(at)) != NO_BYTE:
                 data.append(byte)
                 at = self.step(at, byte)
             known = self._forced[state] = (bytes(data), at)
         return known
+
+    def only_byte(self, state: int) -> int:
+        """Return the one byte that can follow, or NO_BYTE where there are several or none."""
+        return self.closure.only_byte(self.configurations[state])
 
     def cost(self, state: int) -> int:
         """Fewest bytes from here to acceptance; a lower bound where members are counted."""
@@ -175,10 +199,52 @@ class Automaton:
             frame = first[-1]
         return "".join(f"/{part}" for part in parts)
 
-    def adopt(self, configurations: Configurations, accepting: bool, following: StateArray) -> None:
-        """Take the next state as another process learnt it; `following` is int32 (C,), UNKNOWN where not stored."""
-        state = self._intern(configurations, accepting)  # may replace the array
-        self.next_state[state] = following
+    def learn(self, states: list[tuple[bool, Configurations]], following: StateArray) -> StateArray:
+        """Take states that another process learnt, and the transitions between them.
+
+        Parameters
+        ----------
+        states : list of (accepting, configurations), length N
+            By the other's numbers, from DEAD on; frames by their numbers here.
+        following : int32 (N, C)
+            Their transitions in the other's numbers; UNKNOWN where it knew none.
+
+        Returns
+        -------
+        int32 (N,)
+            The states' numbers here; UNKNOWN for those that are too many.
+        """
+        with self.lock:
+            if len(states) > START and states[START] != (self.accepting[START], self.configurations[START]):
+                raise ValueError("states of another automaton")
+            before = len(self.configurations)
+            numbers = np.array([*range(END + 1), *map(self._number, states[END + 1 :])][: len(states)], np.int32)
+            self._make_room(len(self.configurations))
+            translated = np.append(numbers, np.int32(UNKNOWN))[following]
+            is_new, is_known = numbers >= before, (numbers < before) & (numbers != UNKNOWN)
+            self.next_state[numbers[is_new]] = translated[is_new]
+            rows = self.next_state[numbers[is_known]]
+            learnt = np.where(rows == UNKNOWN, translated[is_known], DEAD)
+            self.next_state[numbers[is_known]] = np.where(rows == UNKNOWN, translated[is_known], rows)
+            self.expansions += int((translated[is_new] > DEAD).sum() + (learnt > DEAD).sum())
+            return numbers
+
+    def _number(self, state: tuple[bool, Configurations]) -> int:
+        """Number of a state learnt elsewhere, whose transitions follow; UNKNOWN where it would be one too many."""
+        known = self._ids.get(state)
+        if known is None:
+            if len(self.configurations) >= self.limits.max_states:
+                return UNKNOWN
+            known = self._ids[state] = len(self.configurations)
+            self.accepting.append(state[0])
+            self.configurations.append(state[1])
+            self._pairs += len(state[1])
+        return known
+
+    def _make_room(self, states: int) -> None:
+        """Have rows for so many states."""
+        while states > len(self.next_state):
+            self.next_state = np.concatenate([self.next_state, np.zeros_like(self.next_state)])
 
     def _begin(self) -> None:
         if self.distance[self.nfa.start] < INFINITE:
@@ -197,8 +263,18 @@ class Automaton:
             except RecursionError:
                 raise self._too_complex("nesting", "deeper than the stack of the process allows") from None
             following = self._intern(configurations, accepting)
-            self.next_state[state, letter] = following
+            letters = self._letters(self.closure.alike(self.configurations[state], letter))
+            self.next_state[state, letters] = following
+            self.expansions += len(letters) if following != DEAD else 0
             return following
+
+    def _letters(self, bits: int) -> NDArray[np.intp]:
+        """Classes whose bits are set."""
+        known = self._letters_of.get(bits)
+        if known is None:
+            known = np.array([letter for letter in range(self.alphabet.classes) if bits >> letter & 1], np.intp)
+            self._letters_of[bits] = known
+        return known
 
     def _intern(self, configurations: Configurations, accepting: bool) -> int:
         if not configurations and not accepting:
@@ -208,12 +284,17 @@ class Automaton:
         if known is not None:
             return known
         state = len(self.configurations)
-        if state >= self._max_states:
-            raise self._too_complex("states", f"{state} states, and the limit is {self._max_states}")
-        if state == len(self.next_state):
-            self.next_state = np.concatenate([self.next_state, np.zeros_like(self.next_state)])
+        if state >= self.limits.max_states:
+            raise self._too_complex("states", f"{state} states, and the limit is {self.limits.max_states}")
+        if len(self.frames) > self.limits.max_frames:
+            raise self._too_complex("frames", f"{len(self.frames)}, and the limit is {self.limits.max_frames}")
+        if self.size_bytes > self.limits.max_memory_bytes:
+            size_mb, limit_mb = self.size_bytes >> 20, self.limits.max_memory_bytes >> 20
+            raise self._too_complex("bytes", f"{size_mb} MB, and the limit is {limit_mb} MB")
+        self._make_room(state + 1)
         self.next_state[state] = np.where(self.closure.live_letters(configurations), UNKNOWN, DEAD)
         self.configurations.append(configurations)
+        self._pairs += len(configurations)
         self.accepting.append(accepting)
         self._ids[key] = state
         return state

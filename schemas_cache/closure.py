@@ -17,10 +17,13 @@ from schemas_cache.alphabet import Alphabet
 from schemas_cache.distance import INFINITE
 from schemas_cache.frames import ACCEPT, NO_FRAME, Frames
 from schemas_cache.nfa import CALL, COUNT, ENTER, GO_ON, LEAVE, LOOP, NOT_FREE, PASS, PICK, RETURN, TAIL, Nfa
+from schemas_cache.work import spend
 
 Configurations = tuple[tuple[int, int], ...]  # (NFA state, frame), sorted; one frame for each NFA state
 
 _NO_BYTE = -1
+_MOVES_A_LOOK = 1_000  # moves, about a microsecond each, between two looks at the limits
+_FEW_BYTES = 8
 _STEPS = frozenset({COUNT, PASS, PICK, GO_ON, LEAVE})
 
 
@@ -40,7 +43,14 @@ class Closure:
     """Steps configurations; holds the tables that depend on the NFA alone. Used under the automaton's lock."""
 
     def __init__(self, nfa: Nfa, alphabet: Alphabet, frames: Frames, distance: list[int]) -> None:
-        self._nfa, self._alphabet, self._frames = nfa, alphabet, frames
+        self._alphabet, self._frames = alphabet, frames
+        # views, since they give Python's integers without a copy of the array
+        self._edge_start, self._edge_to = nfa.edge_start.data, nfa.edge_to.data
+        self._edge_lo, self._edge_hi = nfa.edge_lo.data, nfa.edge_hi.data
+        self._epsilon_start, self._epsilon_to = nfa.epsilon_start.data, nfa.epsilon_to.data
+        self._op, self._op_arg, self._op_to, self._free_text = (
+            part.data for part in (nfa.op, nfa.op_arg, nfa.op_to, nfa.free_text)
+        )
         self._alive = [far < INFINITE for far in distance]
         self._body: list[int] = nfa.repeat_body.tolist()
         self._again: list[int] = nfa.repeat_again.tolist()
@@ -50,9 +60,12 @@ class Closure:
         self._steps = {at: tuple(map(int, row)) for at, row in zip(steps.tolist(), rows, strict=True)}
         self._locals: dict[int, _Local] = {}
         self._targets: dict[int, dict[int, tuple[int, ...]]] = {}
+        self._class_of, self._size_of = alphabet.class_of.tobytes(), alphabet.size_of.data
         self._range_letters: dict[tuple[int, int], list[int]] = {}
         self._masks: dict[int, NDArray[np.bool_]] = {}
         self._only_bytes: dict[int, int] = {}
+        self._groups: dict[int, tuple[dict[int, int], int]] = {}
+        self._bytes_of: dict[int, frozenset[int] | None] = {}
 
     def step(self, configurations: Configurations, letter: int) -> tuple[Configurations, bool]:
         """Follow all edges of a byte class, then everything that needs no byte."""
@@ -62,10 +75,29 @@ class Closure:
                 seeds[to] = self._frames.union(seeds[to], frame) if to in seeds else frame
         return self.close(seeds)
 
+    def alike(self, configurations: Configurations, letter: int) -> int:
+        """Return the classes, as bits, whose edges lead where those of `letter` lead; it is one of them."""
+        found = -1
+        for state, _ in configurations:
+            groups = self._groups.get(state)
+            if groups is None:
+                groups = self._groups[state] = self._group(state)
+            found &= groups[0].get(letter, groups[1])
+        return found
+
+    def _group(self, state: int) -> tuple[dict[int, int], int]:
+        """For each class that a state has an edge for, those with the same targets, as bits; and those without any."""
+        together: dict[tuple[int, ...], int] = {}
+        by_letter = self._by_letter(state)
+        for letter, targets in by_letter.items():
+            together[targets] = together.get(targets, 0) | 1 << letter
+        lacking = ((1 << self._alphabet.classes) - 1) & ~sum(together.values())
+        return {letter: together[targets] for letter, targets in by_letter.items()}, lacking
+
     def close(self, seeds: dict[int, int]) -> tuple[Configurations, bool]:
         """Return the important configurations reached without a byte, and whether acceptance is."""
         frames, entered, reached = self._frames, dict[int, int](), dict[int, int]()
-        accepting = False
+        accepting, moves = False, 0
         todo = list(seeds.items())
         while todo:
             state, frame = todo.pop()
@@ -76,6 +108,10 @@ class Closure:
                     continue
             entered[state] = frame
             local = self._local(state)
+            moves += 3 + len(local.important) + 4 * len(local.steps)
+            if moves > _MOVES_A_LOOK:
+                spend(moves)
+                moves = 0
             for at in local.important:
                 reached[at] = frames.union(reached[at], frame) if at in reached else frame
             for start, back in local.calls:
@@ -91,6 +127,7 @@ class Closure:
                 links = frames.continuation(frame)
                 accepting = accepting or links[0][0] == ACCEPT
                 todo.extend(link for link in links if link[0] != ACCEPT)
+        spend(moves)
         return tuple(sorted(reached.items())), accepting
 
     def live_letters(self, configurations: Configurations) -> NDArray[np.bool_]:
@@ -113,6 +150,26 @@ class Closure:
                 return _NO_BYTE
             found = byte
         return found
+
+    def few_bytes(self, configurations: Configurations) -> list[int] | None:
+        """Return the bytes that can follow, or None where they are more than a handful."""
+        if len(configurations) > _FEW_BYTES:
+            return None
+        found: set[int] = set()
+        for state, _ in configurations:
+            if state not in self._bytes_of:
+                self._bytes_of[state] = self._few_bytes(state)
+            known = self._bytes_of[state]
+            if known is None:
+                return None
+            found.update(known)
+        return sorted(found) if len(found) <= _FEW_BYTES else None
+
+    def _few_bytes(self, state: int) -> frozenset[int] | None:
+        letters = self._by_letter(state)
+        if sum(self._size_of[letter] for letter in letters) > _FEW_BYTES:
+            return None
+        return frozenset(byte for byte, letter in enumerate(self._class_of) if letter in letters)
 
     def _only_byte(self, state: int) -> int:
         known = self._only_bytes.get(state)
@@ -144,19 +201,18 @@ class Closure:
         known = self._targets.get(state)
         if known is None:
             found: dict[int, tuple[int, ...]] = {}
-            nfa = self._nfa
-            for edge in range(nfa.edge_start[state], nfa.edge_start[state + 1]):
-                to = int(nfa.edge_to[edge])
+            for edge in range(self._edge_start[state], self._edge_start[state + 1]):
+                to = self._edge_to[edge]
                 if self._alive[to]:
-                    for letter in self._letters(int(nfa.edge_lo[edge]), int(nfa.edge_hi[edge])):
-                        found[letter] = (*found.get(letter, ()), to)
+                    for letter in self._letters(self._edge_lo[edge], self._edge_hi[edge]):
+                        found[letter] = (*found[letter], to) if letter in found else (to,)
             known = self._targets[state] = found
         return known
 
     def _letters(self, low: int, high: int) -> list[int]:
         known = self._range_letters.get((low, high))
         if known is None:
-            known = np.unique(self._alphabet.class_of[low : high + 1]).tolist()
+            known = sorted(set(self._class_of[low : high + 1]))
             self._range_letters[low, high] = known
         return known
 
@@ -172,7 +228,7 @@ class Closure:
 
     def _explore(self, state: int) -> _Local:
         """Follow epsilon moves depth first, dead ends left out."""
-        nfa, seen, todo = self._nfa, {state}, [state]
+        seen, todo = {state}, [state]
         important: list[int] = []
         calls: list[tuple[int, int]] = []
         enters: list[int] = []
@@ -180,18 +236,20 @@ class Closure:
         loops = returns = False
         while todo:
             at = todo.pop()
-            op, arg = int(nfa.op[at]), int(nfa.op_arg[at])
+            op, arg = self._op[at], self._op_arg[at]
             if op == CALL and self._alive[at]:
-                calls.append((arg, int(nfa.op_to[at])))
+                calls.append((arg, self._op_to[at]))
             elif op == ENTER and self._alive[at]:
                 enters.append(arg)
             elif op in _STEPS and self._alive[at]:
                 steps.append(at)
             loops, returns = loops or op == LOOP, returns or op == RETURN
-            if self._by_letter(at) or nfa.free_text[at] != NOT_FREE:
+            if self._by_letter(at) or self._free_text[at] != NOT_FREE:
                 important.append(at)
-            for to in nfa.epsilon_to[nfa.epsilon_start[at] : nfa.epsilon_start[at + 1]].tolist():
+            for move in range(self._epsilon_start[at], self._epsilon_start[at + 1]):
+                to = self._epsilon_to[move]
                 if to not in seen and self._alive[to]:
                     seen.add(to)
                     todo.append(to)
+        spend(3 * len(seen))
         return _Local(tuple(sorted(important)), tuple(calls), tuple(enters), tuple(steps), loops, returns)

@@ -1,12 +1,12 @@
 """Bytes under text keys in a folder that several processes share; trouble is a miss.
 
 In: a folder. Out: `DiskTier`, whose methods never raise for what a disk, a file system or another process may do: they
-log one warning, leave the disk alone for a while and answer as if the entry were not there. Cost: about 1 ms per call,
-for a connection is opened and closed in each: a cache is called from many short-lived threads and asked only where the
-alternative is to compile.
+log one warning, leave the disk alone for a while and answer as if the entry were not there. Cost: see `bytes_cache`.
 
-Folder: `tables/` is a diskcache (SQLite for small values, files for large ones, least recently used evicted first);
-`locks/` holds empty files for `lock`. A damaged database is deleted whole, once, by one process: it is a cache.
+Folder: `tables/` is a `BytesCache`; `rows/` is for `row_file`; `locks/` holds empty files for `lock`. A damaged
+database is deleted whole, once, by one process: it is a cache. Damage that SQLite cannot see changes bytes of a value
+or of a key, and values carry digests and their keys. Uses are gathered and written when something is evicted, or by
+`write_uses`.
 
 `lock` is a file lock of the operating system (flock, LockFileEx): the kernel drops it when its holder dies, be it by
 `kill -9`, so there is no stale lock to wait for. Where a file system has none, filelock falls back to marker files, and
@@ -21,66 +21,37 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TypeVar
 
 import diskcache
 import filelock
-from diskcache.core import MODE_BINARY, MODE_RAW, UNKNOWN
+from diskcache.core import DBNAME
 
-SIZE_LIMIT_BYTES = 1 << 30  # thousands of schemas of usual size, or two of the largest allowed
-CULL_ENTRIES = 2  # evicted at a time, while above the limit: more than one write adds, and never most of the cache
-SYNCHRONOUS_OFF = 0  # a power failure may cost the cache, which is noticed; waiting for the disk cost 10 ms a call
+from schemas_cache.bytes_cache import BytesCache, StoredValue, is_damage, is_sound
+from schemas_cache.row_file import RowFile, Rows
+from schemas_cache.vocabulary import Vocabulary
+
+SIZE_LIMIT_BYTES = 1 << 30  # ten thousand schemas of usual size; the largest allowed take some hundred megabytes
+ROWS_SHARE = 0.25  # of the size limit, for mask rows: 40,000 packed ones of a vocabulary of 49,152
 BUSY_TIMEOUT_S = 5.0  # writers hold the database for milliseconds; longer means that one hangs
 TROUBLE_PAUSE_S = 30.0  # after trouble: neither a warning nor a wait for every request, nor for ever without a disk
 LOCK_POLL_S = 0.02  # small beside a compile that is worth waiting for
 LOCK_NAME_DIGITS = 3  # 4,096 lock files at most; two keys that share one only wait for each other
 
 TROUBLE = (sqlite3.Error, OSError, diskcache.Timeout)
-OPEN_TROUBLE = (*TROUBLE, TypeError, ValueError, LookupError)  # a database of another program or version
-DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+FOREIGN = (
+    TypeError,
+    ValueError,
+    LookupError,
+    ArithmeticError,
+    AssertionError,
+)  # what foreign or damaged content causes
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
-
-
-class BytesDisk(diskcache.Disk):  # type: ignore[misc]  # the library has no types
-    """Stores bytes under text keys as they are; neither writes nor reads pickles."""
-
-    def put(self, key: str) -> tuple[str, bool]:
-        """Turn a key into what the database holds."""
-        if type(key) is not str:
-            raise TypeError(f"keys are text, not {type(key).__name__}")
-        return key, True
-
-    def get(self, key: object, raw: object) -> str:
-        """Turn what the database holds into a key; a row of another program reads as the empty key."""
-        return key if raw and isinstance(key, str) else ""
-
-    def store(self, value: bytes, read: bool, key: object = UNKNOWN) -> tuple[int, int, str | None, bytes | None]:
-        """Store a value; large ones become files."""
-        if type(value) is not bytes or read:
-            raise TypeError(f"values are bytes, not {type(value).__name__}")
-        fields: tuple[int, int, str | None, bytes | None] = super().store(value, False, key)
-        return fields
-
-    def fetch(self, mode: int, filename: str | None, value: object, read: bool) -> bytes:
-        """Read a value; a row of another program reads as empty bytes, which no entry is."""
-        if mode == MODE_RAW and isinstance(value, bytes):
-            return value
-        data = super().fetch(mode, filename, None, read) if mode == MODE_BINARY else b""
-        return bytes(data)
-
-    def _write(self, full_path: str, iterator: object, mode: str, encoding: str | None = None) -> int:
-        """Write a file; what was written of it before the disk was full is removed again."""
-        try:
-            size: int = super()._write(full_path, iterator, mode, encoding)
-        except OSError:
-            Path(full_path).unlink(missing_ok=True)
-            raise
-        return size
 
 
 class DiskTier:
@@ -91,15 +62,19 @@ class DiskTier:
     folder : Path
         Created when missing; several processes may share it. Nothing is touched before the first call.
     size_limit_bytes : int
-        Above it the least recently used entries are evicted.
+        Of the folder, rows included; above it the least recently used entries are evicted.
     """
 
     def __init__(self, folder: Path, size_limit_bytes: int = SIZE_LIMIT_BYTES) -> None:
         self.folder = folder
-        self.size_limit_bytes = size_limit_bytes
+        self.rows_limit_bytes = int(size_limit_bytes * ROWS_SHARE)
+        self.tables_limit_bytes = size_limit_bytes - self.rows_limit_bytes
         self._tables, self._locks = folder / "tables", folder / "locks"
-        self._cache: diskcache.Cache | None = None
-        self._opening = threading.Lock()
+        self._cache: BytesCache | None = None
+        self._using = threading.RLock()  # over the cache, which has one connection
+        self._row_files: dict[str, RowFile] = {}
+        self._used: set[str] = set()
+        self._swept = False
         self._paused_until_s = 0.0  # on the monotonic clock; infinite once closed
         self._warned = False
 
@@ -110,29 +85,90 @@ class DiskTier:
 
     def get(self, key: str) -> bytes | None:
         """Return the value, or None."""
-        value: bytes | None = self._attempt(lambda cache: cache.get(key), None)
-        return value
+        return self.get_labelled(key)[0]
 
-    def put(self, key: str, value: bytes) -> bool:
-        """Store a value; False if it could not be."""
-        return self._attempt(lambda cache: bool(cache.set(key, value)), False)
+    def get_labelled(self, key: str) -> tuple[bytes | None, str]:
+        """Return the value and its label, or None and nothing."""
+        value, label = self._attempt(lambda cache: cache.get(key, tag=True), (None, None))
+        if value is not None:
+            self.used([key])
+        return value, label if isinstance(label, str) else ""
 
-    def delete(self, key: str) -> None:
-        """Remove an entry if it is there."""
-        self._attempt(lambda cache: cache.delete(key), None)
+    def put(self, key: str, value: bytes, label: str = "") -> bool:
+        """Store a value; False if it could not be. `label` is a short text for `stored`."""
+        return self.update(key, lambda _: value, label)
 
-    def update(self, key: str, change: Callable[[bytes | None], bytes | None]) -> bool:
+    def update(self, key: str, change: Callable[[bytes | None], bytes | None], label: str = "") -> bool:
         """Replace a value by what `change` makes of it, in one transaction; False if that could not be done.
 
         `change` gets None for a missing entry, and returns None to leave everything as it is.
         """
 
-        def replace(cache: diskcache.Cache) -> bool:
+        def replace(cache: BytesCache) -> bool:
             with cache.transact():
                 value = change(cache.get(key))
-                return value is None or bool(cache.set(key, value))
+                if value is None:
+                    return True
+                if len(value) > self.tables_limit_bytes // 2:
+                    return False
+                cache.set(key, value, tag=label)
+            self._keep_within_limit(cache)
+            return True
 
         return self._attempt(replace, False)
+
+    def delete(self, *keys: str) -> int:
+        """Remove the entries that are there; how many those were."""
+        return self._attempt(lambda cache: sum(bool(cache.delete(key)) for key in keys), 0)
+
+    def clear(self) -> int:
+        """Remove everything, mask rows too; how many entries that was."""
+        self._attempt_rows(lambda: shutil.rmtree(self.folder / "rows", ignore_errors=True), None)
+        return self._attempt(lambda cache: int(cache.clear()), 0)
+
+    def stored(self) -> list[StoredValue]:
+        """Say what there is, the least recently used first, without reading it."""
+        return self._attempt(lambda cache: cache.values_stored(), [])
+
+    def size_bytes(self) -> int:
+        """Bytes that the entries take on disk, rows left out."""
+        return self._attempt(lambda cache: cache.size_bytes(), 0)
+
+    def used(self, keys: Iterable[str]) -> None:
+        """Count a use of entries; what was used longest ago is evicted first."""
+        with self._using:
+            self._used.update(keys)
+
+    def write_uses(self) -> None:
+        """Write the uses gathered so far, for other processes and for the next start."""
+        if self._used:
+            self._attempt(self._mark_used, None)
+
+    def find_row(self, vocabulary: Vocabulary, digest: bytes) -> bytes | None:
+        """Return a packed mask row, or None."""
+        return self._attempt_rows(lambda: self._rows(vocabulary).find(digest), None)
+
+    def add_rows(self, vocabulary: Vocabulary, rows: Rows) -> bool:
+        """Store the packed mask rows that are not there yet; False if they could not be."""
+
+        def add() -> bool:
+            self._rows(vocabulary).add(rows)
+            return True
+
+        return self._attempt_rows(add, False)
+
+    def rows_bytes(self) -> int:
+        """Bytes that mask rows take on disk."""
+        return self._attempt_rows(lambda: sum(path.stat().st_size for path in (self.folder / "rows").glob("*")), 0)
+
+    def refresh_rows(self) -> None:
+        """Find the mask rows too that other processes have stored since."""
+
+        def refresh() -> None:
+            for rows in list(self._row_files.values()):
+                rows.refresh()
+
+        self._attempt_rows(refresh, None)
 
     def lock(self, key: str, wait_s: float) -> ExitStack | None:
         """Take the lock for `key` across processes and threads, waiting up to `wait_s`.
@@ -158,43 +194,90 @@ class DiskTier:
         hold.callback(lock.release)
         return hold
 
+    def warn(self, reason: object) -> None:
+        """Say what is wrong with the disk, the first time."""
+        if not self._warned:
+            self._warned = True
+            logger.warning("schema cache in %s: %s; going on without it", self.folder, reason)
+
     def close(self) -> None:
         """Leave the disk alone from now on."""
         self._paused_until_s = float("inf")
+        with self._using:
+            self._forget()
+        for rows in self._row_files.values():
+            rows.close()
 
-    def _attempt(self, action: Callable[[diskcache.Cache], T], otherwise: T) -> T:
+    def _attempt(self, action: Callable[[BytesCache], T], otherwise: T) -> T:
         """Run `action` on the open cache; after trouble return `otherwise`."""
+        with self._using:
+            if not self.available:
+                return otherwise
+            try:
+                return action(self._open())
+            except (*TROUBLE, *FOREIGN) as error:
+                self._trouble(error)
+                if is_damage(error):
+                    self._repair()
+                else:
+                    self._forget()
+                return otherwise
+
+    def _attempt_rows(self, action: Callable[[], T], otherwise: T) -> T:
+        """Run what reads or writes rows; after trouble return `otherwise`."""
         if not self.available:
             return otherwise
         try:
-            cache = self._open()
-            try:
-                return action(cache)
-            finally:
-                cache.close()  # this thread's connection only
-        except TROUBLE as error:
+            return action()
+        except OSError as error:
             self._trouble(error)
-            if _is_damage(error):
-                self._repair()
             return otherwise
 
-    def _open(self) -> diskcache.Cache:
-        """Return the cache, opened at the first call."""
-        with self._opening:
-            if self._cache is None:
-                try:
-                    self._cache = diskcache.Cache(
-                        str(self._tables),
-                        timeout=BUSY_TIMEOUT_S,
-                        disk=BytesDisk,
-                        eviction_policy="least-recently-used",
-                        size_limit=self.size_limit_bytes,
-                        cull_limit=CULL_ENTRIES,
-                        sqlite_synchronous=SYNCHRONOUS_OFF,
-                    )
-                except OPEN_TROUBLE as error:
-                    raise error if isinstance(error, TROUBLE) else OSError(f"a foreign database: {error}") from error
-            return self._cache
+    def _rows(self, vocabulary: Vocabulary) -> RowFile:
+        """Return the rows of a vocabulary, opened at the first call."""
+        known = self._row_files.get(vocabulary.fingerprint)
+        if known is not None:
+            return known
+        row_bytes = 4 * -(-len(vocabulary) // 32)
+        lock = self._file_lock("rows")
+        rows = RowFile(
+            self.folder / "rows",
+            vocabulary.fingerprint,
+            row_bytes,
+            self.rows_limit_bytes,
+            lambda: lock.acquire(timeout=BUSY_TIMEOUT_S),
+        )
+        rows.refresh()
+        return self._row_files.setdefault(vocabulary.fingerprint, rows)
+
+    def _open(self) -> BytesCache:
+        """Return the cache, opened at the first call, and again where the folder was deleted meanwhile."""
+        if self._cache is not None and self._cache.is_replaced():
+            self._forget()
+        if self._cache is None:
+            self._cache = BytesCache(self._tables, BUSY_TIMEOUT_S)
+        return self._cache
+
+    def _forget(self) -> None:
+        """Close the cache; the next call opens it anew."""
+        cache, self._cache = self._cache, None
+        if cache is not None:
+            with suppress(sqlite3.Error):
+                cache.close()
+
+    def _keep_within_limit(self, cache: BytesCache) -> None:
+        """Evict what is too much, and once in a process delete what killed writers left."""
+        if cache.size_bytes() > self.tables_limit_bytes:
+            self._mark_used(cache)
+            cache.make_room(self.tables_limit_bytes)
+        if not self._swept:
+            self._swept = True
+            cache.remove_orphans()
+
+    def _mark_used(self, cache: BytesCache) -> None:
+        """Write the uses gathered so far."""
+        used, self._used = self._used, set()
+        cache.mark_used(used)
 
     def _file_lock(self, name: str) -> filelock.FileLock:
         """Make a lock that any thread may release."""
@@ -203,33 +286,14 @@ class DiskTier:
 
     def _trouble(self, error: Exception) -> None:
         """Warn once, and leave the disk alone for a while."""
-        if not self._warned:
-            self._warned = True
-            logger.warning("schema cache in %s: %s; going on without it", self.folder, error or type(error).__name__)
+        kind = type(error).__name__
+        self.warn(f"a foreign database ({kind}: {error})" if isinstance(error, FOREIGN) else error or kind)
         self._paused_until_s = max(self._paused_until_s, time.monotonic() + TROUBLE_PAUSE_S)
 
     def _repair(self) -> None:
         """Delete a damaged database and its files, unless another process has already."""
-        with suppress(*TROUBLE), self._file_lock("repair").acquire(timeout=BUSY_TIMEOUT_S), self._opening:
-            self._cache = None
-            if not _is_sound(self._tables / diskcache.core.DBNAME):
+        self._forget()
+        with suppress(*TROUBLE), self._file_lock("repair").acquire(timeout=BUSY_TIMEOUT_S):
+            if not is_sound(self._tables / DBNAME, BUSY_TIMEOUT_S):
                 shutil.rmtree(self._tables)
                 self._paused_until_s = min(self._paused_until_s, time.monotonic())
-
-
-def _is_damage(error: Exception) -> bool:
-    """Whether SQLite says that the file is no database or a broken one."""
-    return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGE_CODES
-
-
-def _is_sound(path: Path) -> bool:
-    """Whether SQLite can read a whole database."""
-    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S)
-    try:
-        return bool(connection.execute("PRAGMA quick_check(1)").fetchall() == [("ok",)])
-    except sqlite3.DatabaseError as error:
-        if _is_damage(error):
-            return False
-        raise
-    finally:
-        connection.close()

@@ -30,6 +30,7 @@ from schemas_cache.nfa import (
     TAIL,
     Nfa,
 )
+from schemas_cache.work import spend
 
 INFINITE = np.int64(2**62)
 _FARTHEST = 2**61  # what finite sums are clipped at
@@ -39,41 +40,62 @@ _ONWARD = frozenset({COUNT, PASS, PICK, GO_ON})
 
 
 def block_distances(nfa: Nfa) -> NDArray[np.int64]:
-    """Compute the distances, nearest states first; O(moves * log(states))."""
+    """Compute the distances, nearest states first; O(moves + states * log(distances))."""
     far = int(INFINITE)
-    users = _users(nfa)
+    begin, users, steps = _users(nfa)
     through = _Operations(nfa)
     distance = [0 if kind in (LOOP, RETURN, LEAVE) else far for kind in nfa.op.tolist()]
-    queue = [(0, state) for state, known in enumerate(distance) if known == 0]
-    while queue:
-        near, state = heapq.heappop(queue)
-        if near > distance[state]:
-            continue
-        for user, step in users[state]:
-            found = near + step if step != _BY_OPERATION else through.distance(user, distance)
-            if found < distance[user]:
-                distance[user] = found
-                heapq.heappush(queue, (found, user))
+    spend(3 * nfa.states)
+    near: dict[int, list[int]] = {0: [state for state, known in enumerate(distance) if known == 0]}
+    order = [0]  # a heap of the distances that there are
+    while order:
+        reached = heapq.heappop(order)
+        for state in (queue := near.pop(reached)):  # grows while it is read: moves without a byte
+            if distance[state] < reached:
+                continue
+            for at in range(begin[state], begin[state + 1]):
+                user, step = users[at], steps[at]
+                found = reached + step if step != _BY_OPERATION else through.distance(user, distance)
+                if found < distance[user]:
+                    distance[user] = found
+                    if found == reached:
+                        queue.append(user)
+                    elif found in near:
+                        near[found].append(user)
+                    else:
+                        near[found] = [user]
+                        heapq.heappush(order, found)
     return np.array(distance, np.int64)
 
 
-def _users(nfa: Nfa) -> list[list[tuple[int, int]]]:
-    """List for each state who may come nearer when it does: the state and the bytes between, or _BY_OPERATION."""
-    users: list[list[tuple[int, int]]] = [[] for _ in range(nfa.states)]
-    picks = _picks(nfa)
-    for start, targets, step in ((nfa.edge_start, nfa.edge_to, 1), (nfa.epsilon_start, nfa.epsilon_to, 0)):
-        sources = np.repeat(np.arange(nfa.states), np.diff(start)).tolist()
-        for source, to in zip(sources, targets.tolist(), strict=True):
-            users[to].append((source, step))
+def _users(nfa: Nfa) -> tuple[list[int], list[int], list[int]]:
+    """Who may come nearer when a state does: users of state s, and the bytes between or _BY_OPERATION, from begin[s]."""
+    states = np.arange(nfa.states, dtype=np.int32)
+    operations = np.array(_uses_of_operations(nfa), np.int32).reshape(-1, 2)
+    groups = (
+        (np.repeat(states, np.diff(nfa.edge_start)), nfa.edge_to, 1),
+        (np.repeat(states, np.diff(nfa.epsilon_start)), nfa.epsilon_to, 0),
+        (operations[:, 0], operations[:, 1], _BY_OPERATION),
+    )
+    users = np.concatenate([sources for sources, _, _ in groups])
+    used = np.concatenate([targets for _, targets, _ in groups])
+    steps = np.concatenate([np.full(len(targets), step, np.int32) for _, targets, step in groups])
+    order = np.lexsort((users, used))
+    begin = np.searchsorted(used[order], np.arange(nfa.states + 1))
+    return begin.tolist(), users[order].tolist(), steps[order].tolist()
+
+
+def _uses_of_operations(nfa: Nfa) -> list[tuple[int, int]]:
+    """Each state with an operation, with each state that its distance depends on."""
+    picks, found = _picks(nfa), list[tuple[int, int]]()
     for state in np.flatnonzero(nfa.op != NONE).tolist():
         op, arg, to = int(nfa.op[state]), int(nfa.op_arg[state]), int(nfa.op_to[state])
         needed = [arg, to] if op == CALL and to != TAIL else [arg] if op == CALL else [to] if op in _ONWARD else []
         if op == ENTER:
             needed = [int(part[arg]) for part in (nfa.repeat_body, nfa.repeat_again, nfa.repeat_exit)]
             needed += picks.get(arg, {}).values()
-        for other in needed:
-            users[other].append((state, _BY_OPERATION))
-    return users
+        found += [(state, other) for other in needed]
+    return found
 
 
 class _Operations:

@@ -1,27 +1,77 @@
-"""What lies on disk under a key: the tables of one schema, and the mask rows learnt since.
+"""What lies on disk under a key: the tables of one schema, with a label that says what they are.
 
-In: tables or rows and the key they belong to. Out: bytes, and back. Both kinds carry their key, so that a value that
-ended up under another one (a copied file, a foreign program) is corrupt, never a wrong mask. Cost: one copy.
-
-Rows have an entry of their own since they keep coming while tables stay: rows are named by a digest of their content's
-cause, so merging what two processes learnt is a union, in any order, without conflict.
+In: tables and the key they belong to. Out: bytes, and back. An entry carries its key, so that a value that ended up
+under another one (a copied file, a foreign program, a flipped bit) is corrupt, never a wrong mask. The label is for
+people and listings only; nothing depends on it. Cost: one copy.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
 
-import numpy as np
-
-from schemas_cache.codec import FORMAT_VERSION, CorruptEntryError, pack, unpack
+from schemas_cache.bytes_cache import StoredValue
+from schemas_cache.codec import DIGEST_BYTES, DIGEST_START, FORMAT_VERSION, CorruptEntryError
+from schemas_cache.compile import CompiledSchema
+from schemas_cache.sight import CONTENT_BASED
 from schemas_cache.source import Source
 from schemas_cache.vocabulary import Vocabulary
 
-ROWS_LIMIT_BYTES = 64 << 20  # 10,000 rows of a vocabulary of 49,152: a merge stays well under a second
-DIGEST_BYTES = 16
+KEY_BYTES = 32
 
-Rows = Mapping[bytes, bytes]
+
+@dataclass(frozen=True, slots=True)
+class StoredSchema:
+    """A compiled schema that the cache has, described.
+
+    Attributes
+    ----------
+    schema_hash : str
+        SHA-256 of the canonical source.
+    vocabulary : str
+        Fingerprint of the tokens that it is compiled for.
+    kind, options : str
+        Of the source.
+    states, rows : int
+        How many are known.
+    minimum_tokens : int
+        Tokens that a shortest document takes.
+    created_s, last_used_s : float
+        Seconds since 1970.
+    key : str
+        Of the entry.
+    size_bytes : int
+        On disk; in memory where it is not on disk.
+    tier : str
+        The nearest that has it.
+    """
+
+    schema_hash: str
+    vocabulary: str
+    kind: str
+    options: str
+    states: int
+    rows: int
+    minimum_tokens: int
+    created_s: float
+    last_used_s: float
+    key: str
+    size_bytes: int
+    tier: Literal["memory", "disk"]
+
+
+_LABELLED = {
+    "schema_hash": str,
+    "vocabulary": str,
+    "kind": str,
+    "options": str,
+    "states": int,
+    "rows": int,
+    "minimum_tokens": int,
+    "created_s": float,
+}
 
 
 def cache_key(source: Source, vocabulary: Vocabulary) -> str:
@@ -30,9 +80,9 @@ def cache_key(source: Source, vocabulary: Vocabulary) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def rows_key(key: str) -> str:
-    """Where the rows learnt for the tables under `key` lie."""
-    return f"rows:{key}"
+def row_name(key: str, digest: bytes) -> bytes:
+    """Name a mask row among those of its vocabulary, 16 bytes: its digest, if that means the same in every schema."""
+    return digest if CONTENT_BASED else hashlib.blake2b(bytes.fromhex(key) + digest, digest_size=16).digest()
 
 
 def tables_entry(key: str, dump: bytes) -> bytes:
@@ -40,37 +90,63 @@ def tables_entry(key: str, dump: bytes) -> bytes:
     return bytes.fromhex(key) + dump
 
 
-def tables_from(entry: bytes, key: str) -> bytes:
+def tables_from(entry: bytes, key: str) -> memoryview:
     """Return the dumped tables, or raise `CorruptEntryError` if they are not those of `key`."""
-    label = bytes.fromhex(key)
-    if not entry.startswith(label):
+    if not entry.startswith(bytes.fromhex(key)):
         raise CorruptEntryError("the entry belongs to another key")
-    return entry[len(label) :]
+    return memoryview(entry)[KEY_BYTES:]
 
 
-def rows_entry(key: str, rows: Rows, row_bytes: int) -> bytes:
-    """Pack rows; those that come first are kept where all would be more than `ROWS_LIMIT_BYTES`.
-
-    Parameters
-    ----------
-    key : str
-        Of the tables that the rows belong to.
-    rows : mapping of bytes (16) to bytes (row_bytes)
-        Digest to packed mask row.
-    """
-    kept = list(rows.items())[: ROWS_LIMIT_BYTES // row_bytes]
-    digests = np.frombuffer(b"".join(digest for digest, _ in kept), np.uint8).reshape(-1, DIGEST_BYTES)
-    bits = np.frombuffer(b"".join(row for _, row in kept), np.uint8).reshape(-1, row_bytes)
-    return pack({"key": key}, {"digests": digests, "bits": bits})
+def stamp_of(entry: bytes) -> bytes:
+    """Return what tells one content of an entry from another: the digest in it."""
+    start = KEY_BYTES + DIGEST_START
+    return entry[start : start + DIGEST_BYTES]
 
 
-def rows_from(entry: bytes, key: str, row_bytes: int) -> dict[bytes, bytes]:
-    """Return packed rows, or raise `CorruptEntryError` if they are not those of `key` or of another length."""
-    header, arrays = unpack(entry)
-    digests, bits = arrays.get("digests"), arrays.get("bits")
-    if header.get("key") != key or digests is None or bits is None:
-        raise CorruptEntryError("the rows belong to another key")
-    count = len(digests)
-    if digests.shape != (count, DIGEST_BYTES) or bits.shape != (count, row_bytes):
-        raise CorruptEntryError(f"rows of shape {bits.shape}, expected {(count, row_bytes)}")
-    return {digest.tobytes(): row.tobytes() for digest, row in zip(digests, bits, strict=True)}
+def describe(key: str, compiled: CompiledSchema, created_s: float, last_used_s: float) -> StoredSchema:
+    """Describe tables in memory."""
+    source, options = compiled.source, compiled.source.options
+    words = ("strict" if options.strict else "lenient", options.whitespace, options.additional_properties)
+    return StoredSchema(
+        compiled.schema_hash,
+        compiled.vocabulary.fingerprint,
+        source.kind,
+        " ".join((*words, options.key_order)),
+        compiled.states,
+        compiled.rows,
+        compiled.minimum_tokens,
+        created_s,
+        last_used_s,
+        key,
+        compiled.size_bytes,
+        "memory",
+    )
+
+
+def label_of(schema: StoredSchema) -> str:
+    """Write the label of an entry."""
+    return json.dumps({name: getattr(schema, name) for name in _LABELLED})
+
+
+def described_by(stored: StoredValue) -> StoredSchema | None:
+    """Read the label of an entry; None where it is none, or of an older form."""
+    known = _read_label(stored.label)
+    if known is None:
+        return None
+    size_bytes, used_s = stored.size_bytes, stored.last_used_s
+    return StoredSchema(**known, last_used_s=used_s, key=stored.key, size_bytes=size_bytes, tier="disk")
+
+
+def created_by(label: str, otherwise_s: float) -> float:
+    """When an entry was made, by its label."""
+    known = _read_label(label)
+    return otherwise_s if known is None else float(known["created_s"])
+
+
+def _read_label(text: str) -> dict[str, Any] | None:
+    try:
+        label = json.loads(text)
+        known = {name: label[name] for name in _LABELLED}
+    except (TypeError, ValueError, LookupError):
+        return None
+    return known if all(type(known[name]) is kind for name, kind in _LABELLED.items()) else None

@@ -56,6 +56,10 @@ class SchemaError(KatagamiError):
         more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""
         super().__init__(f"{self.findings[0]}{more}")
 
+    def __reduce__(self) -> tuple[type[SchemaError], tuple[tuple[Finding, ...]]]:
+        """Travels between processes as what it was made of, not as its text."""
+        return type(self), (self.findings,)
+
 
 class UnsatisfiableSchemaError(SchemaError):
     """No document at all satisfies the schema, or none that the vocabulary can spell."""

@@ -10,12 +10,14 @@ does not pay where a round is one vectorised pass.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from schemas_cache.alphabet import Alphabet
 from schemas_cache.automaton import DEAD, START, Automaton
+from schemas_cache.work import spend
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +48,7 @@ def explore(automaton: Automaton, max_states: int) -> FiniteAutomaton | None:
     letters = np.arange(automaton.alphabet.classes, dtype=np.uint8)
     rows = [np.zeros(len(letters), np.int32)]
     while len(rows) < len(order):
+        spend(20 + len(letters) // 4)
         following = automaton.step_many(np.full(len(letters), order[len(rows)], np.int32), letters)
         for to in np.unique(following).tolist():
             if to not in number:
@@ -62,12 +65,28 @@ def minimize(finite: FiniteAutomaton) -> FiniteAutomaton:
     """Merge states that no continuation tells apart; numbered by first visit, so that equal languages look equal."""
     block = finite.accepting.astype(np.int64)
     while True:
-        signature = np.column_stack([block, block[finite.next_state]])
-        _, refined = np.unique(signature, axis=0, return_inverse=True)
-        refined = refined.reshape(-1)
+        spend(finite.next_state.size // 8)
+        refined = _refine(block, finite.next_state)
         if refined.max() == block.max():
             return _renumber(finite, refined)
         block = refined
+
+
+def _refine(block: NDArray[np.int64], next_state: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Tell states apart by their block and those of all that follow; several columns at once in an integer."""
+    bits = max(int(block.max()).bit_length(), 1)
+    columns = [block, *block[next_state].T]
+    packed = [
+        reduce(lambda packed, column: packed << bits | column, columns[at : at + 62 // bits])
+        for at in range(0, len(columns), 62 // bits)
+    ]
+    order = np.lexsort(packed)
+    is_new = np.zeros(len(order), np.bool_)
+    for words in packed:
+        is_new[1:] |= np.diff(words[order]) != 0
+    refined = np.empty(len(order), np.int64)
+    refined[order] = np.cumsum(is_new)
+    return refined
 
 
 def _renumber(finite: FiniteAutomaton, block: NDArray[np.int64]) -> FiniteAutomaton:

@@ -25,11 +25,13 @@ from itertools import pairwise
 
 from schemas_cache.members import Members
 from schemas_cache.nfa import COUNTED, LOOPED, PICKED, UNBOUNDED, Nfa
+from schemas_cache.work import spend
 
 ROOT = 0  # the frame of the start rule: its end is acceptance
 ACCEPT = -1  # the state to return to in ROOT
 NO_FRAME = -1
 UNBOUNDED_COUNT = 2**62
+FRAME_BYTES, LINK_BYTES = 320, 150  # of Python objects, as measured with tracemalloc
 
 Continuation = tuple[tuple[int, int], ...]  # (state to return to or set of members, parent), sorted
 Counts = tuple[tuple[int, int, int], ...]  # (lowest count, highest count, parent), sorted and disjoint
@@ -46,6 +48,7 @@ class Frames:
         self._steps: dict[tuple[int, int, int, int], int] = {}
         self._leaves: dict[int, int] = {}
         self._content: list[tuple[int, Continuation | Counts]] = []
+        self._links = 0  # of all frames together
         self._ids: dict[tuple[int, Continuation | Counts], int] = {}
         self._unions: dict[tuple[int, int], int] = {}
         self._rounds: dict[int, tuple[int, int]] = {}
@@ -53,6 +56,11 @@ class Frames:
 
     def __len__(self) -> int:
         return len(self._content)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory taken, roughly."""
+        return FRAME_BYTES * (len(self._content) + len(self._unions)) + LINK_BYTES * self._links
 
     def add(self, repeat: int, content: Continuation | Counts) -> int:
         """Intern a frame by its content; parents first, as they were numbered when it was learnt."""
@@ -143,12 +151,15 @@ class Frames:
         if known is None:
             known = self._ids[key] = len(self._content)
             self._content.append(key)
+            self._links += len(content)
+            spend(1 + len(content) // 8)
         return known
 
     def _union(self, a: int, b: int) -> int:
         repeat = self._content[a][0]
         if repeat != NO_FRAME and not self.is_choice(repeat):
-            return self._intern(repeat, self._disjoint(self.counts(a) + self.counts(b)))
+            counts = self._disjoint(self.counts(a) + self.counts(b))
+            return self._intern(repeat, self._undominated(repeat, counts) if self.is_looped(repeat) else counts)
         parents = dict(self.continuation(a))
         for back, parent in self.continuation(b):
             parents[back] = self.union(parents[back], parent) if back in parents else parent
@@ -194,21 +205,46 @@ class Frames:
                 further.append((min(low + 1, minimum), min(high + 1, minimum), parent))
             elif low + 1 < maximum:
                 further.append((low + 1, min(high + 1, maximum - 1), parent))
-        again = self._intern(repeat, self._disjoint(further)) if further else NO_FRAME
+        again = self._intern(repeat, self._undominated(repeat, self._disjoint(further))) if further else NO_FRAME
         return again, leave
+
+    def _undominated(self, repeat: int, counts: Counts) -> Counts:
+        """Leave out the counts of rounds from which nothing can follow that cannot from another with the same parent.
+
+        Where a round more is never one too many, the highest count says all. Where the next round may be the last, a
+        lower count allows all that a higher one does.
+        """
+        minimum, maximum = self._min[repeat], self._max[repeat]
+        if len(counts) == 1 and counts[0][0] == counts[0][1]:
+            return counts
+        if maximum == UNBOUNDED:
+            highest = {parent: high for _, high, parent in counts}
+            return tuple(sorted((high, high, parent) for parent, high in highest.items()))
+        kept, may_leave = list[tuple[int, int, int]](), set[int]()
+        for low, high, parent in counts:
+            if high + 1 >= minimum:
+                least = max(low, minimum - 1)
+                high = least - 1 if parent in may_leave else least
+                may_leave.add(parent)
+            if low <= high:
+                kept.append((low, high, parent))
+        return tuple(kept)
 
     def _disjoint(self, intervals: Iterable[tuple[int, int, int]]) -> Counts:
         """Cut overlapping intervals apart, unite their parents, join neighbours with equal parents."""
-        intervals = tuple(intervals)
-        cuts = sorted({low for low, _, _ in intervals} | {high + 1 for _, high, _ in intervals})
+        ordered = sorted(intervals)
+        cuts = sorted({low for low, _, _ in ordered} | {high + 1 for _, high, _ in ordered})
         pieces: list[tuple[int, int, int]] = []
+        spend(len(cuts) // 2)
+        open_ones, begun = list[tuple[int, int, int]](), 0
         for low, following in pairwise(cuts):
-            parent = NO_FRAME
-            for first, last, above in intervals:
-                if first <= low <= last:
-                    parent = above if parent == NO_FRAME else self.union(parent, above)
-            if parent == NO_FRAME:
+            open_ones = [interval for interval in open_ones if interval[1] >= low]
+            while begun < len(ordered) and ordered[begun][0] == low:
+                open_ones.append(ordered[begun])
+                begun += 1
+            if not open_ones:
                 continue
+            parent = reduce(self.union, [above for _, _, above in open_ones])
             if pieces and pieces[-1][1] == low - 1 and pieces[-1][2] == parent:
                 pieces[-1] = (pieces[-1][0], following - 1, parent)
             else:

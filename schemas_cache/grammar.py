@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_CODE_POINT = 0x10FFFF
+_FEW = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,29 @@ class Machine:
     maximum: int | None = None
 
 
-Expr = Never | Empty | Literal | ByteClass | CharClass | Concat | Alt | Repeat | Joined | Ref | Mark | Machine | Picks
+@dataclass(frozen=True, slots=True)
+class Other:
+    """Matches the inside of any JSON string in its canonical spelling, but for these `texts`, spelled so as well."""
+
+    texts: tuple[bytes, ...]
+
+
+Expr = (
+    Never
+    | Empty
+    | Literal
+    | ByteClass
+    | CharClass
+    | Concat
+    | Alt
+    | Repeat
+    | Joined
+    | Ref
+    | Mark
+    | Machine
+    | Picks
+    | Other
+)
 
 NEVER = Never()
 EMPTY = Empty()
@@ -220,14 +243,22 @@ def concat(*parts: Expr) -> Expr:
 
 def alt(*choices: Expr) -> Expr:
     """Any one of these; flattens, drops `NEVER` and repetitions, keeps the order."""
-    flat: dict[Expr, None] = {}
-    for choice in choices:
-        for piece in choice.choices if isinstance(choice, Alt) else (choice,):
-            if not isinstance(piece, Never):
-                flat[piece] = None
+    pieces = [
+        piece
+        for choice in choices
+        for piece in (choice.choices if isinstance(choice, Alt) else (choice,))
+        if not isinstance(piece, Never)
+    ]
+    flat: list[Expr] = []
+    if len(pieces) > _FEW:
+        flat = list(dict.fromkeys(pieces))
+    else:  # a hash visits all of an expression, a comparison mostly ends at once
+        for piece in pieces:
+            if piece not in flat:
+                flat.append(piece)
     if not flat:
         return NEVER
-    return next(iter(flat)) if len(flat) == 1 else Alt(tuple(flat))
+    return flat[0] if len(flat) == 1 else Alt(tuple(flat))
 
 
 def optional(body: Expr) -> Expr:
@@ -318,6 +349,8 @@ def nullable(expr: Expr) -> bool:
             return nullable(body)
         case Machine(accepting=accepting):
             return bool(accepting[1]) and expr.minimum == 0
+        case Other(texts):
+            return b"" not in texts
         case _:
             return False
 
@@ -334,7 +367,7 @@ def without_empty(expr: Expr) -> Expr:
         case Concat(parts) if nullable(expr):  # in halves: n log n where one part after another would be n squared
             head, tail = concat(*parts[: len(parts) // 2]), concat(*parts[len(parts) // 2 :])
             return alt(concat(without_empty(head), tail), without_empty(tail))
-        case Joined() | Picks() | Machine() if nullable(expr):
+        case Joined() | Picks() | Machine() | Other() if nullable(expr):
             raise ValueError("what may be empty as a whole stands between brackets or quotes, never alone")
         case Mark(segment, body):
             return mark(segment, without_empty(body))

@@ -69,8 +69,24 @@ MAX_LIFTED_STATES = 8_192
 MAX_STORED_STATES = 4_096
 """States written to disk with their transitions; later ones are made again in microseconds each when needed."""
 
+MAX_FRAMES = 1_000_000
+"""Interned frames of one automaton, some 300 bytes each: 300 MB. A document of 1,000 levels takes 4,000 at the most."""
+
+MAX_MEMORY_BYTES = 512 << 20
+"""Memory of one schema's tables, states and mask rows learnt while decoding included; as the contract has it."""
+
+MAX_WORK = 2_500_000
+"""Steps of work of one compile, about 0.7 microseconds each: what is refused is refused within 2 s."""
+
+MAX_EXPANSION_WORK = 500_000
+"""Steps of work for one state while decoding: its row waits half a second at most, the others go on."""
+
 COMPILE_TIMEOUT_S = 60.0
-"""How long one compile may take, waiting for another process's compile included."""
+"""How long one compile may take, waiting for another process's compile included. On a machine as fast as ours the work
+is the first to end; the time is for one that is slow, or busy."""
+
+FAILURE_KEPT_S = 60.0
+"""How long a failure answers for the same schema at once; then it is tried again."""
 
 MAX_NAME_NESTING = 64
 """Declared names of an open object that begin with each other, one by one: as deep nests what all other names are."""
@@ -99,9 +115,13 @@ MAX_POSITIONS_BESIDE_CONTAINS = 8
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The bounds that a caller may set for its own compiles."""
+    """The bounds that a caller may set for its own compiles, and for what is learnt while decoding."""
 
     max_states: int = MAX_STATES
+    max_frames: int = MAX_FRAMES
+    max_memory_bytes: int = MAX_MEMORY_BYTES
+    max_work: int = MAX_WORK
+    max_expansion_work: int = MAX_EXPANSION_WORK
     max_dense_entries: int = MAX_DENSE_ENTRIES
     compile_timeout_s: float = COMPILE_TIMEOUT_S
 

@@ -22,10 +22,12 @@ from schemas_cache.automaton import DEAD, START, Automaton
 from schemas_cache.code_points import ANY
 from schemas_cache.finite import FiniteAutomaton, explore, minimize
 from schemas_cache.grammar import NEVER, CharClass, Expr, Grammar, Machine, char_class, repeat
-from schemas_cache.limits import MAX_MACHINE_STATES
+from schemas_cache.limits import MAX_MACHINE_STATES, Limits
 from schemas_cache.spelling import utf8
 from schemas_cache.thompson import build_nfa
+from schemas_cache.work import spend
 
+_LIMITS = Limits(max_states=2 * MAX_MACHINE_STATES)
 _MINIMIZED_STATES = 1_000  # beyond, refining partitions takes longer than the states it saves
 _CONTINUATION = np.arange(256) & 0xC0 == 0x80
 
@@ -46,7 +48,7 @@ def machine_of(expr: Expr) -> FiniteAutomaton:
         Beyond `MAX_MACHINE_STATES`.
     """
     nfa = build_nfa(Grammar("value", {"value": utf8(expr, None)}))
-    finite = explore(Automaton(nfa, build_alphabet(nfa), 2 * MAX_MACHINE_STATES), MAX_MACHINE_STATES)
+    finite = explore(Automaton(nfa, build_alphabet(nfa), _LIMITS), MAX_MACHINE_STATES)
     if finite is None:
         raise MachineTooLargeError
     return _small(finite)
@@ -198,13 +200,15 @@ def _crawl(
     level = np.array([start], np.int64)
     while len(level):
         following = follow(level)
-        unique, inverse = np.unique(following.reshape(-1, 2), axis=0, return_inverse=True)
-        fresh = [pair for pair in map(tuple, unique.tolist()) if pair not in number]
+        spend(50 + following.size // 4)
+        codes, inverse = np.unique(following[..., 0] << 32 | following[..., 1], return_inverse=True)
+        pairs = [(code >> 32, code & 0xFFFFFFFF) for code in codes.tolist()]
+        fresh = [pair for pair in pairs if pair not in number]
         for pair in fresh:
             number[pair] = len(number)
         if len(number) > MAX_MACHINE_STATES:
             raise MachineTooLargeError
-        numbers = np.array([number[pair] for pair in map(tuple, unique.tolist())], np.int32)
+        numbers = np.array([number[pair] for pair in pairs], np.int32)
         rows.append(numbers[inverse.reshape(-1)].reshape(following.shape[:2]))
         accepting.append(accept(level))
         level = np.array(fresh, np.int64).reshape(-1, 2)

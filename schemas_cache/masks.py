@@ -8,6 +8,8 @@ A row's key is a digest of what one token can see: NFA states, counts clipped be
 the longest token cannot reach. So the positions of a long string and the elements of an array share rows, and rows
 learnt by different processes merge without conflict.
 
+Rows that were learnt before a restart, or by other processes, are asked for with `stored` before they are computed.
+
 A vocabulary with holes is the exception on both counts: see `reach`.
 
 In the body of a free string every plain token (whole characters, none of which needs an escape) is allowed as a block,
@@ -21,14 +23,17 @@ Threads: any number may read and compute; rows are added under the automaton's l
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from schemas_cache.automaton import END, Automaton
 from schemas_cache.nfa import NOT_FREE, UNBOUNDED
 from schemas_cache.reach import Reach
-from schemas_cache.sight import EVERYTHING, Sight
+from schemas_cache.sight import DIGEST_BYTES, EVERYTHING, Sight
 from schemas_cache.token_index import TokenIndex
+from schemas_cache.token_walk import allowed_tokens
 from schemas_cache.trie import walk
 
 Words = NDArray[np.uint32]
@@ -47,7 +52,12 @@ class MaskRows:
         self.words = (len(index.vocabulary) + 31) // 32
         self.row_of_state = np.full(_INITIAL_STATES, NOT_COMPUTED, np.int32)  # int32 (>= S,)
         self.bits: Words = np.zeros((_INITIAL_ROWS, self.words), np.uint32)  # uint32 (>= R, W)
+        self.stored: Callable[[bytes], bytes | None] = _nothing  # packed row of a digest, from elsewhere
         self._rows: dict[bytes, int] = {}
+        self._computed: list[bytes] = []  # digests of the rows that did not come from `stored`
+        self.described = 0  # states whose digest is known
+        self._digests = b""  # of the states that were restored, one after another
+        self._digest_of_state = np.zeros(0, np.int32)  # int32 (<= S,): which of them, or NOT_COMPUTED
         self.reach = Reach(automaton, index) if index.vocabulary.has_holes else None
         self._sight = Sight(automaton, EVERYTHING if self.reach else index.vocabulary.longest_token_bytes)
 
@@ -58,11 +68,12 @@ class MaskRows:
         """Return the number of a state's row in `bits`, computing it on first visit."""
         if state < len(self.row_of_state) and self.row_of_state[state] != NOT_COMPUTED:
             return int(self.row_of_state[state])
-        with self.automaton.lock:
-            digest = self._sight.digest(state)
+        with self.automaton.lock, self.automaton.expanding():
+            digest = self._digest(state)
             row = self._rows.get(digest)
             if row is None:
-                row = self._add(digest, self.compute(state))
+                words = self._fetch(digest)
+                row = self._add(digest, self.compute(state)) if words is None else self._keep(digest, words)
             self._assign(state, row)
             return row
 
@@ -92,17 +103,32 @@ class MaskRows:
             allowed[self.index.plain_ids[: self.index.plain_up_to(free)]] = True
             allowed[walk(self.automaton, self.index.leaving, state)[0]] = True
         else:
-            allowed[walk(self.automaton, self.index.trie, state)[0]] = True
+            few, many = allowed_tokens(self.automaton, self.index, state)
+            allowed[few] = True
+            allowed[many] = True
         if self.automaton.accepting[state] and state != END:
             allowed[list(self.index.vocabulary.end_ids)] = True
         return _pack(allowed)
+
+    def counted_block(self, state: int) -> int:
+        """Most characters of plain tokens that can be taken as counted free characters here, and as nothing else.
+
+        Such a token leads to a state that depends on its length alone. 0 where there are none.
+        """
+        nfa = self.automaton.nfa
+        if self.reach is not None or any(
+            nfa.free_text[at] == UNBOUNDED for at, _ in self.automaton.configurations[state]
+        ):
+            return 0
+        free = self._free_characters(state)
+        return free if free and self._only_free_text(state) else 0
 
     def put(self, state: int, allowed: NDArray[np.bool_]) -> None:
         """Take a row worked out elsewhere, bool (V,)."""
         padded = np.zeros(self.words * 32, np.bool_)
         padded[: len(allowed)] = allowed
         with self.automaton.lock:
-            digest = self._sight.digest(state)
+            digest = self._digest(state)
             row = self._rows.get(digest)
             self._assign(state, self._add(digest, _pack(padded)) if row is None else row)
 
@@ -111,24 +137,80 @@ class MaskRows:
         with self.automaton.lock:
             return {digest: self.bits[row].tobytes() for digest, row in self._rows.items()}
 
+    @property
+    def distinct(self) -> int:
+        """How many rows are known, those that were restored and not looked at yet included."""
+        return len({*self._rows, *self._restored()})
+
+    @property
+    def computed_rows(self) -> int:
+        """How many rows did not come from `stored`."""
+        return len(self._computed)
+
+    def computed(self, since: int) -> dict[bytes, bytes]:
+        """Return the rows that did not come from `stored`, from the `since`th on, by their digests."""
+        with self.automaton.lock:
+            return {digest: self.bits[self._rows[digest]].tobytes() for digest in self._computed[since:]}
+
     def add(self, rows: dict[bytes, bytes]) -> None:
-        """Take rows that another process learnt; those of another width are ignored."""
+        """Take rows that another process computed; those of another width are ignored."""
         with self.automaton.lock:
             for digest, data in rows.items():
                 if digest not in self._rows and len(data) == 4 * self.words:
                     self._add(digest, np.frombuffer(data, np.uint32))
 
-    def digests(self) -> list[bytes]:
-        """Return the rows' digests in the order of the rows."""
-        return list(self._rows)
+    def digests(self, states: int) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+        """Return the digests known for the first `states` states.
 
-    def adopt(self, digests: NDArray[np.uint8], bits: Words, row_of_state: NDArray[np.int32]) -> None:
-        """Take rows into an empty table, as another process learnt them: uint8 (R, 16), uint32 (R, W), int32 (S,)."""
-        for digest, words in zip(digests, bits, strict=True):
-            self._add(digest.tobytes(), words)
-        self.row_of_state = row_of_state.copy()
+        Returns
+        -------
+        digests, which : uint8 (R, 16), int32 (S,)
+            Distinct digests, and for each state the place of its own, or NOT_COMPUTED.
+        """
+        with self.automaton.lock:
+            own = list(self._rows)
+            restored = self._restored()
+            distinct = {digest: place for place, digest in enumerate(dict.fromkeys([*own, *restored]))}
+            places = np.array([*(distinct[digest] for digest in [*own, *restored]), NOT_COMPUTED], np.int32)
+            computed, known = self.row_of_state[:states], self._digest_of_state[:states]
+            which = np.full(states, NOT_COMPUTED, np.int32)
+            which[: len(known)] = np.where(known == NOT_COMPUTED, NOT_COMPUTED, places[len(own) + known])
+            which[: len(computed)] = np.where(computed == NOT_COMPUTED, which[: len(computed)], places[computed])
+            return np.frombuffer(b"".join(distinct), np.uint8).reshape(-1, DIGEST_BYTES), which
+
+    def adopt(self, digests: NDArray[np.uint8], states: NDArray[np.int32], which: NDArray[np.int32]) -> None:
+        """Take the digests of states as another process learnt them: uint8 (R, 16), int32 (K,), int32 (K,)."""
+        with self.automaton.lock:
+            before, room = len(self._digests) // DIGEST_BYTES, len(self.automaton)
+            table = np.full(room, NOT_COMPUTED, np.int32)
+            table[: len(self._digest_of_state)] = self._digest_of_state
+            self.described += int((table[states] == NOT_COMPUTED).sum())
+            table[states] = before + which
+            self._digests += digests.tobytes()
+            self._digest_of_state = table
+
+    def _restored(self) -> list[bytes]:
+        return [self._digests[at : at + DIGEST_BYTES] for at in range(0, len(self._digests), DIGEST_BYTES)]
+
+    def _digest(self, state: int) -> bytes:
+        """Return the digest of what a token can see from a state."""
+        place = self._digest_of_state[state] if state < len(self._digest_of_state) else NOT_COMPUTED
+        if place == NOT_COMPUTED:
+            self.described += 1
+            return self._sight.digest(state)
+        return self._digests[DIGEST_BYTES * place : DIGEST_BYTES * (place + 1)]
+
+    def _fetch(self, digest: bytes) -> Words | None:
+        """Return a row that was learnt elsewhere, or None."""
+        data = self.stored(digest)
+        return np.frombuffer(data, np.uint32) if data is not None and len(data) == 4 * self.words else None
 
     def _add(self, digest: bytes, words: Words) -> int:
+        """Take a row that nobody has stored yet."""
+        self._computed.append(digest)
+        return self._keep(digest, words)
+
+    def _keep(self, digest: bytes, words: Words) -> int:
         row = len(self._rows)
         if row == len(self.bits):
             self.bits = np.concatenate([self.bits, np.zeros_like(self.bits)])
@@ -174,3 +256,7 @@ class MaskRows:
 
 def _pack(allowed: NDArray[np.bool_]) -> Words:
     return np.packbits(allowed, bitorder="little").view(np.uint32)
+
+
+def _nothing(_digest: bytes) -> None:
+    """Find no row."""

@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas_cache.automaton import DEAD, START
+from schemas_cache.bounds import last_rounds, may_be_last_element
 from schemas_cache.errors import ForbiddenBytesError, ForbiddenTokenError
 from schemas_cache.masks import MaskRows
 from schemas_cache.token_automaton import TokenAutomaton
+from schemas_cache.work import Work
 
 _ALL = np.uint32(0xFFFFFFFF)
 _TOKENS = attrgetter("tokens")
@@ -34,6 +36,15 @@ class Matcher:
         self.tokens = tokens
         self.state = START
         self._before: list[int] = []
+
+    @property
+    def advances(self) -> int:
+        """How many advances can be taken back."""
+        return len(self._before)
+
+    def allowance(self) -> Work:
+        """How much work one step may take while decoding, by the limits of the schema."""
+        return self.tokens.automaton.allowance()
 
     @property
     def accepting(self) -> bool:
@@ -115,9 +126,32 @@ class Matcher:
         """Return a shortest way from here to a whole document; empty where the text is one already."""
         return self.tokens.automaton.shortest(self.state)
 
+    def fits(self, tokens: int) -> bool:
+        """Whether so many tokens are enough to make the text a whole document; see `fewest_tokens`."""
+        return self.tokens.fewest.fit(self.state, tokens)
+
+    def mask_within(self, tokens: int) -> NDArray[np.uint32]:
+        """Return `mask` without the tokens after which `tokens` more would not be enough to end the text.
+
+        Where `fits(tokens + 1)` holds some token or the end is left. uint32 (ceil(V / 32),), not shared.
+        """
+        return self.tokens.mask_within(self.state, tokens)
+
     def pointer(self) -> str:
         """Return the JSON pointer of the value being written; empty for the root."""
         return self.tokens.automaton.pointer(self.state)
+
+    def allows_bytes(self, data: bytes) -> bool:
+        """Whether these bytes, which need not be a token, may come next."""
+        return self.tokens.automaton.walk(self.state, data) != DEAD
+
+    def last_rounds(self) -> frozenset[int]:
+        """Return the counted repeats whose last permitted round begins here; see `bounds`."""
+        return last_rounds(self.tokens.automaton, self.state)
+
+    def may_be_last_element(self) -> bool:
+        """Whether the array element that begins here is the last one permitted, unless a comma may follow it."""
+        return may_be_last_element(self.tokens.automaton, self.state)
 
 
 def fill_masks(matchers: Sequence[Matcher | None], out: NDArray[np.uint32]) -> bool:

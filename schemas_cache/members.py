@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from schemas_cache.nfa import MORE, UNBOUNDED, Nfa
+from schemas_cache.work import spend
 
 Set = tuple[int, int, bool]  # bits of the members that are written, how many others are, whether the next one is due
 
@@ -81,6 +82,7 @@ class Members:
 
     def _may_go_on(self, repeat: int, written: int, others: int) -> bool:
         candidates = range(self._total[repeat])
+        spend(len(candidates) // 4)
         if self._more[repeat] and self._possible(repeat, written, others + 1):
             return True
         return any(self._possible(repeat, written | 1 << i, others) for i in candidates if not written >> i & 1)

@@ -1,21 +1,22 @@
 """The NFA while it grows: lists of states, moves and repeats, and the arrays that they become.
 
-In: states and moves, one by one. Out: `Nfa`. Cost: constant for each, and one copy at the end. Bounded: a schema that
-writes out more than `MAX_NFA_STATES` characters is refused.
+In: states and moves, one by one. Out: `Nfa`. Cost: constant for each (a state is a number in one list, a move some
+numbers in another), and one sort at the end. Bounded: a schema that writes out more than `MAX_NFA_STATES` characters is
+refused.
 """
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import numpy as np
+from numpy.typing import NDArray
 
 from schemas_cache.errors import Finding, SchemaTooComplexError
 from schemas_cache.grammar import Joined, Machine, Never, Picks, Repeat, merge_ranges
 from schemas_cache.limits import MAX_NFA_STATES
 from schemas_cache.nfa import ANY_COUNT, CALL, NONE, NOT_FREE, RETURN, TAIL, UNBOUNDED, Int32, Nfa
+from schemas_cache.work import spend
 
-T = TypeVar("T")
+STATES_A_LOOK = 256  # states are made so fast that work is counted for many at once
 
 
 class NfaTable:
@@ -23,40 +24,72 @@ class NfaTable:
 
     def __init__(self, spellable: frozenset[int] | None) -> None:
         self.spellable = merge_ranges((byte, byte) for byte in spellable) if spellable is not None else ((0, 255),)
-        self.edges: list[list[tuple[int, int, int]]] = []
-        self.epsilon: list[list[int]] = []
-        self.ops: list[tuple[int, int, int, int, int]] = []
-        self.free: list[int] = []
+        self.has_all_bytes = self.spellable == ((0, 255),)
+        self.edges: list[int] = []  # four numbers for each: state, first byte, last byte, state that follows
+        self.moves: list[int] = []  # two for each: state, state that follows without a byte
+        self.ops: dict[int, tuple[int, int, int, int, int]] = {}
+        self.free: dict[int, int] = {}
         self.pointer_ids: dict[tuple[str | None, ...], int] = {(): 0}
         self.pointer_of: list[int] = []
-        self.path: tuple[str | None, ...] = ()
+        self.path = ()
         self.counted = False  # whether None in a path means the count of this block's frame
         self.repeats: list[tuple[int, int, int, int, int, int]] = []
         self.members: list[tuple[bool, ...]] = []  # of each repeat: whether each member to pick is required
         self.more: list[bool] = []
 
-    def state(self, op: int = NONE, arg: int = 0, to: int = 0, low: int = 0, high: int = 0) -> int:
-        """Add a state; its operation may be given."""
-        if len(self.ops) >= MAX_NFA_STATES:
+    @property
+    def path(self) -> tuple[str | None, ...]:
+        """Pointer segments since the block began."""
+        return self._path
+
+    @path.setter
+    def path(self, path: tuple[str | None, ...]) -> None:
+        self._path = path
+        self._pointer = self.pointer_ids.setdefault(path, len(self.pointer_ids))
+
+    def states(self, count: int) -> int:
+        """Add some states without operations; the first one, which the others follow in number."""
+        first = len(self.pointer_of)
+        if first + count > MAX_NFA_STATES:
             reason = f"more than {MAX_NFA_STATES} characters and alternatives to match, which is the limit"
             raise SchemaTooComplexError([Finding("#", "", reason, "write less, or split it")])
-        self.edges.append([])
-        self.epsilon.append([])
-        self.ops.append((op, arg, to, low, high))
-        self.free.append(NOT_FREE)
-        self.pointer_of.append(self.pointer_ids.setdefault(self.path, len(self.pointer_ids)))
-        return len(self.ops) - 1
+        spend(2 * count)
+        self.pointer_of += [self._pointer] * count
+        return first
+
+    def state(self) -> int:
+        """Add a state without an operation."""
+        number = len(self.pointer_of)
+        if number >= MAX_NFA_STATES:
+            return self.states(1)
+        if number % STATES_A_LOOK == 0:
+            spend(2 * STATES_A_LOOK)
+        self.pointer_of.append(self._pointer)
+        return number
+
+    def operation(self, op: int, arg: int = 0, to: int = 0, low: int = 0, high: int = 0) -> int:
+        """Add a state that carries an operation."""
+        state = self.state()
+        self.ops[state] = (op, arg, to, low, high)
+        return state
 
     def edge(self, state: int, low: int, high: int, to: int) -> None:
         """Add a byte edge, cut down to what can be spelled."""
+        if self.has_all_bytes:
+            self.edges += (state, low, high, to)
+            return
         for first, last in self.spellable:
             if first <= high and low <= last:
-                self.edges[state].append((max(low, first), min(high, last), to))
+                self.edges += (state, max(low, first), min(high, last), to)
+
+    def move(self, state: int, to: int) -> None:
+        """Add a move that needs no byte."""
+        self.moves += (state, to)
 
     def after(self, state: int) -> int:
         """Add a state that follows another without a byte."""
         following = self.state()
-        self.epsilon[state].append(following)
+        self.moves += (state, following)
         return following
 
     def owner(self, kind: int, expr: Repeat | Joined | Picks | Machine, body: int, again: int, leave: int) -> None:
@@ -71,50 +104,58 @@ class NfaTable:
 
     def freeze(self, start: int) -> Nfa:
         """Return the arrays; `start` is where texts start."""
-        ops = [(op, arg, TAIL if op == CALL and self.returns(to) else to, *bounds) for op, arg, to, *bounds in self.ops]
-        edge_start, edges = _flatten(self.edges)
-        epsilon_start, epsilons = _flatten(self.epsilon)
-        edge_table = np.array(edges, np.int32).reshape(-1, 3)
-        op_table = np.array(ops, np.int32).reshape(-1, 5)
+        count = len(self.pointer_of)
+        edge_start, edges = _by_state(np.array(self.edges, np.int32).reshape(-1, 4), count)
+        epsilon_start, epsilons = _by_state(np.array(self.moves, np.int32).reshape(-1, 2), count)
+        op, op_arg, op_to, op_low, op_high = self._operations(edge_start, epsilon_start, epsilons[:, 1]).T.copy()
         kind, repeat_min, repeat_max, body, again, leave = np.array(self.repeats, np.int32).reshape(-1, 6).T.copy()
-        pick_start, required = _flatten(list(map(list, self.members)))
+        free = np.full(count, NOT_FREE, np.int32)
+        free[list(self.free)] = list(self.free.values())
         return Nfa(
             start,
             edge_start,
-            edge_table[:, 0].astype(np.uint8),
-            edge_table[:, 1].astype(np.uint8),
-            edge_table[:, 2].copy(),
+            edges[:, 1].astype(np.uint8),
+            edges[:, 2].astype(np.uint8),
+            edges[:, 3].copy(),
             epsilon_start,
-            np.array(epsilons, np.int32),
-            op_table[:, 0].astype(np.uint8),
-            op_table[:, 1].copy(),
-            op_table[:, 2].copy(),
-            op_table[:, 3].copy(),
-            op_table[:, 4].copy(),
+            epsilons[:, 1].copy(),
+            op.astype(np.uint8),
+            op_arg,
+            op_to,
+            op_low,
+            op_high,
             kind.astype(np.uint8),
             repeat_min,
             repeat_max,
             body,
             again,
             leave,
-            pick_start,
-            np.array(required, np.bool_),
+            np.cumsum([0, *map(len, self.members)], dtype=np.int32),
+            np.array([required for members in self.members for required in members], np.bool_),
             np.array(self.more, np.bool_),
-            np.array(self.free, np.int32),
+            free,
             np.array(self.pointer_of, np.int32),
             tuple(self.pointer_ids),
         )
 
-    def returns(self, state: int) -> bool:
-        """Whether nothing but the end of the rule follows `state`."""
-        while self.ops[state][0] == NONE and not self.edges[state] and len(self.epsilon[state]) == 1:
-            state = self.epsilon[state][0]
-        return self.ops[state][0] == RETURN
+    def _operations(self, edge_start: Int32, epsilon_start: Int32, epsilon_to: Int32) -> Int32:
+        """Operation, argument, target and bounds of each state, int32 (S, 5); calls that nothing follows are marked."""
+        table = np.zeros((len(self.pointer_of), 5), np.int32)
+        table[list(self.ops)] = np.array(list(self.ops.values()), np.int32).reshape(-1, 5)
+        only_moves = np.diff(epsilon_start) - np.diff(edge_start).astype(np.bool_) * 2 == 1
+        goes_on = np.where(only_moves & (table[:, 0] == NONE), epsilon_start[:-1], -1).tolist()
+        for state in np.flatnonzero(table[:, 0] == CALL).tolist():
+            end = int(table[state, 2])
+            while goes_on[end] >= 0:
+                end = int(epsilon_to[goes_on[end]])
+            if table[end, 0] == RETURN:
+                table[state, 2] = TAIL
+        return table
 
 
-def _flatten(rows: list[list[T]]) -> tuple[Int32, list[T]]:
-    """Concatenate lists, and say where each began."""
-    lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-    start = np.zeros(len(rows) + 1, np.int32)
-    np.cumsum(lengths, out=start[1:])
-    return start, [item for row in rows for item in row]
+def _by_state(rows: Int32, count: int) -> tuple[Int32, Int32]:
+    """Sort rows by their first column, keeping their order, and say where those of each state begin."""
+    states: NDArray[np.int32] = rows[:, 0]
+    start = np.zeros(count + 1, np.int32)
+    np.cumsum(np.bincount(states, minlength=count), out=start[1:])
+    return start, rows[np.argsort(states, kind="stable")]

@@ -10,6 +10,7 @@ import numpy as np
 
 from schemas_cache.members import Members
 from schemas_cache.nfa import GO_ON, MORE, PICK, Nfa
+from schemas_cache.work import spend
 
 
 class PickCosts:
@@ -31,6 +32,7 @@ class PickCosts:
 
         Where the next one is due, the rest of the separator and the shortest member are on the way already.
         """
+        spend(len(self._lengths[repeat]) // 8)
         lengths, separator = self._lengths[repeat], self._separators[repeat]
         shortest = min(lengths.values())
         missing, besides = self._members.missing(repeat, members)

@@ -26,6 +26,7 @@ from schemas_cache.grammar import (
     Machine,
     Mark,
     Never,
+    Other,
     Picks,
     Ref,
     Repeat,
@@ -83,6 +84,8 @@ def show_expr(expr: Expr) -> str:
             return f"<{rule}>"
         case Machine(accepting=accepting):
             return f"automaton({len(accepting) - 1})"
+        case Other(texts):
+            return f"text(not {' '.join(map(_text, texts))})"
         case Mark(segment, body):
             return f"/{'#' if segment is None else segment}:{show_expr(body)}"
 
@@ -109,7 +112,7 @@ def show_nfa(nfa: Nfa, *, dot: bool = False) -> str:
 
 def show_dfa(finite: FiniteAutomaton, *, dot: bool = False) -> str:
     """States with transitions by byte ranges; the dead state and what leads to it are left out."""
-    edges = list(_dfa_edges(finite))
+    edges = list(dfa_edges(finite))
     accepting = [state for state in range(len(finite.accepting)) if finite.accepting[state]]
     if dot:
         return _dot(START, accepting, edges)
@@ -151,7 +154,8 @@ def _bound(maximum: int | None) -> str:
     return "any" if maximum in (None, UNBOUNDED) else str(maximum)
 
 
-def _dfa_edges(finite: FiniteAutomaton) -> Iterator[Edge]:
+def dfa_edges(finite: FiniteAutomaton) -> Iterator[Edge]:
+    """Give the transitions as (from, to, bytes), bytes that lead to one state together; none to the dead state."""
     for state in range(START, len(finite.accepting)):
         row = finite.next_state[state]
         for to in dict.fromkeys(row.tolist()):

@@ -15,6 +15,7 @@ from schemas_cache.frames import ACCEPT, NO_FRAME
 from schemas_cache.nfa import UNBOUNDED
 
 DIGEST_BYTES = 16
+CONTENT_BASED = False  # whether equal digests mean equal rows in all schemas of a vocabulary
 EVERYTHING = 2**31  # bytes in sight where what can be spelled later decides what is allowed now
 
 

@@ -1,9 +1,15 @@
-"""What an automaton has learnt, as plain arrays and back.
+"""What an automaton has learnt, as plain arrays and back, and united with what another process has learnt.
 
-In: a `TokenAutomaton`. Out: arrays and a small header that `restore` turns into an equal one, without the schema, the
-grammar or a closure. Cost: linear in what is stored; states beyond a bound are left out, and transitions to them become
-unknown again. Frames and states are stored in the order in which they were made, so parents come before children.
-Rejected: pickle, which runs what it reads and breaks with every rename.
+In: a `TokenAutomaton`. Out: arrays and a small header that `restore` turns into an equal one, without the schema or the
+grammar, and that `unite` adds to another automaton of the same schema. Numbers of frames and states depend
+on the order in which they were met, so they are translated by content: a frame is its repeat, counts and parents, a
+state its configurations. Frames and states are stored in the order in which they were made, parents before children;
+hence one pass in that order translates everything, and uniting in either order gives the same states and transitions.
+
+Mask rows are named by their digests; their bits are stored apart (see `row_file`) or, for a snapshot that has to stand
+alone, with it. Cost: linear in what is stored, 1 us for each configuration; states beyond a bound are left out, and
+transitions to them become unknown again. Rejected: pickle, which runs what it reads and breaks with every rename;
+digests as names of states, which would make every state three times as large for the sake of a rare union.
 """
 
 from __future__ import annotations
@@ -16,12 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas_cache.alphabet import Alphabet
-from schemas_cache.automaton import END, START, UNKNOWN, Automaton
+from schemas_cache.automaton import UNKNOWN, Automaton
 from schemas_cache.closure import Configurations
 from schemas_cache.frames import NO_FRAME
-from schemas_cache.limits import MAX_STATES, MAX_STORED_STATES
+from schemas_cache.limits import DEFAULT_LIMITS, MAX_STORED_STATES, Limits
 from schemas_cache.masks import NOT_COMPUTED
 from schemas_cache.nfa import Nfa
+from schemas_cache.restored import RestoredAutomaton
 from schemas_cache.sight import DIGEST_BYTES
 from schemas_cache.token_automaton import TokenAutomaton
 from schemas_cache.token_index import TokenIndex
@@ -31,8 +38,8 @@ Arrays = dict[str, NDArray[Any]]
 _SCALARS = ("start", "pointers")  # fields of an Nfa that are no arrays
 
 
-def capture(tokens: TokenAutomaton) -> tuple[dict[str, Any], Arrays]:
-    """Return header and arrays of everything learnt so far."""
+def capture(tokens: TokenAutomaton, *, with_rows: bool = True) -> tuple[dict[str, Any], Arrays]:
+    """Return header and arrays of everything learnt so far; `with_rows` adds the bits of the mask rows."""
     automaton = tokens.automaton
     with automaton.lock:
         kept = min(len(automaton), MAX_STORED_STATES)
@@ -40,23 +47,56 @@ def capture(tokens: TokenAutomaton) -> tuple[dict[str, Any], Arrays]:
         arrays: Arrays = {f.name: getattr(automaton.nfa, f.name) for f in fields(Nfa) if f.name not in _SCALARS}
         arrays |= {f"alphabet.{f.name}": getattr(automaton.alphabet, f.name) for f in fields(Alphabet)}
         arrays["distance"] = np.array(automaton.distance, np.int64)
-        return header, arrays | _capture_states(automaton, kept) | _capture_rows(tokens, kept)
+        arrays["row_digests"], arrays["row_of_state"] = tokens.rows.digests(kept)
+        if with_rows:
+            arrays |= _capture_rows(tokens)
+        return header, arrays | _capture_states(automaton, kept) | _capture_dense(tokens, kept)
 
 
-def restore(header: dict[str, Any], arrays: Arrays, index: TokenIndex, max_states: int = MAX_STATES) -> TokenAutomaton:
+def restore(
+    header: dict[str, Any], arrays: Arrays, index: TokenIndex, limits: Limits = DEFAULT_LIMITS
+) -> TokenAutomaton:
     """Build the automaton that `capture` was given; `index` is of the same vocabulary."""
     nfa_arrays = {f.name: arrays[f.name] for f in fields(Nfa) if f.name not in _SCALARS}
     nfa = Nfa(start=header["start"], pointers=tuple(map(tuple, header["pointers"])), **nfa_arrays)
     alphabet = Alphabet(**{f.name: arrays[f"alphabet.{f.name}"] for f in fields(Alphabet)})
-    automaton = Automaton(nfa, alphabet, max_states, arrays["distance"])
-    for written, others, due in header["sets"]:
-        automaton.frames.members.add((int(written, 16), others, due))
-    _restore_states(automaton, arrays)
-    tokens = TokenAutomaton(automaton, index)
-    tokens.rows.adopt(arrays["row_digests"], arrays["row_bits"], arrays["row_of_state"])
-    if "dense.next_state" in arrays:
-        tokens.adopt(arrays["dense.states"], arrays["dense.next_state"].astype(np.int32))
+
+    def build() -> Automaton:
+        automaton = Automaton(nfa, alphabet, limits, arrays["distance"])
+        automaton.learn(_states(automaton, header, arrays), arrays["next_state"])
+        return automaton
+
+    tokens = TokenAutomaton(RestoredAutomaton(nfa, alphabet, limits, arrays, build), index)
+    _adopt(tokens, arrays, np.arange(len(arrays["accepting"]), dtype=np.int32))
     return tokens
+
+
+def unite(tokens: TokenAutomaton, header: dict[str, Any], arrays: Arrays) -> None:
+    """Add what a snapshot holds to an automaton of the same schema and vocabulary.
+
+    Raises
+    ------
+    ValueError
+        When the snapshot is of another NFA.
+    """
+    automaton = tokens.automaton
+    if not all(np.array_equal(getattr(automaton.nfa, name), arrays[name]) for name in ("edge_to", "epsilon_to", "op")):
+        raise ValueError("a snapshot of another automaton")
+    with automaton.lock:
+        numbers = automaton.learn(_states(automaton, header, arrays), arrays["next_state"])
+        _adopt(tokens, arrays, numbers)
+
+
+def _adopt(tokens: TokenAutomaton, arrays: Arrays, numbers: NDArray[np.int32]) -> None:
+    """Take mask rows and the dense table; `numbers` int32 (S,) are the states' here, UNKNOWN for those left out."""
+    which = arrays["row_of_state"]
+    known = (which != NOT_COMPUTED) & (numbers != UNKNOWN)
+    tokens.rows.adopt(arrays["row_digests"], numbers[known], which[known])
+    if "row_bits" in arrays:
+        bits = zip(arrays["bit_digests"], arrays["row_bits"], strict=True)
+        tokens.rows.add({digest.tobytes(): words.tobytes() for digest, words in bits})
+    if "dense.next_state" in arrays and tokens.dense is None:
+        tokens.adopt(numbers[arrays["dense.states"]], numbers[arrays["dense.next_state"]])
 
 
 def _capture_states(automaton: Automaton, kept: int) -> Arrays:
@@ -73,6 +113,7 @@ def _capture_states(automaton: Automaton, kept: int) -> Arrays:
         "state_pairs": np.array([len(pairs) for pairs in configurations], np.int32),
         "pairs": np.array(list(chain(*configurations)), np.int32).reshape(-1, 2),
         "accepting": np.array(automaton.accepting[:kept], np.bool_),
+        "only_byte": np.array([automaton.only_byte(state) for state in range(kept)], np.int16),
         "next_state": following,
     }
 
@@ -84,34 +125,43 @@ def _capture_sets(automaton: Automaton) -> list[tuple[str, int, bool]]:
     return [(f"{written:x}", others, due) for written, others, due in sets]
 
 
-def _restore_states(automaton: Automaton, arrays: Arrays) -> None:
+def _states(automaton: Automaton, header: dict[str, Any], arrays: Arrays) -> list[tuple[bool, Configurations]]:
+    """The states of a snapshot, with frames as they are numbered here."""
+    frames = np.array(_frames(automaton, header, arrays), np.int32)
+    pairs = list(zip(arrays["pairs"][:, 0].tolist(), frames[arrays["pairs"][:, 1]].tolist(), strict=True))
+    end = np.cumsum(arrays["state_pairs"]).tolist()
+    parts = (tuple(pairs[first:last]) for first, last in zip([0, *end], end, strict=False))
+    return list(zip(arrays["accepting"].tolist(), parts, strict=True))
+
+
+def _frames(automaton: Automaton, header: dict[str, Any], arrays: Arrays) -> list[int]:
+    """The numbers here of a snapshot's frames; those that are new are made."""
+    frames, numbers = automaton.frames, list[int]()
+    sets = [frames.members.add((int(written, 16), others, due)) for written, others, due in header["sets"]]
     links = iter(arrays["links"].tolist())
     for repeat, count in zip(arrays["frame_repeat"].tolist(), arrays["frame_links"].tolist(), strict=True):
         triples = [next(links) for _ in range(count)]
-        if repeat == NO_FRAME or automaton.frames.is_choice(repeat):
-            automaton.frames.add(repeat, tuple((back, parent) for back, _, parent in triples))
+        above = [numbers[parent] if parent != NO_FRAME else NO_FRAME for *_, parent in triples]
+        first = [sets[low] for low, *_ in triples] if frames.is_choice(repeat) else [low for low, *_ in triples]
+        if repeat == NO_FRAME or frames.is_choice(repeat):
+            numbers.append(frames.add(repeat, tuple(sorted(zip(first, above, strict=True)))))
         else:
-            automaton.frames.add(repeat, tuple((low, high, parent) for low, high, parent in triples))
-    pairs = iter(arrays["pairs"].tolist())
-    counts, accepting = arrays["state_pairs"].tolist(), arrays["accepting"].tolist()
-    for state, (count, accepts) in enumerate(zip(counts, accepting, strict=True)):
-        configurations: Configurations = tuple((at, frame) for at, frame in (next(pairs) for _ in range(count)))
-        if state == START or state > END:
-            automaton.adopt(configurations, accepts, arrays["next_state"][state])
+            high = [last for _, last, _ in triples]
+            numbers.append(frames.add(repeat, tuple(zip(first, high, above, strict=True))))
+    return numbers
 
 
-def _capture_rows(tokens: TokenAutomaton, kept: int) -> Arrays:
-    rows, dense = tokens.rows, tokens.dense
-    row_of_state = np.full(kept, NOT_COMPUTED, np.int32)
-    known = rows.row_of_state[:kept]
-    row_of_state[: len(known)] = known
-    digests = b"".join(rows.digests())
-    captured: Arrays = {
-        "row_digests": np.frombuffer(digests, np.uint8).reshape(len(rows), DIGEST_BYTES),
-        "row_bits": rows.bits[: len(rows)],
-        "row_of_state": row_of_state,
+def _capture_rows(tokens: TokenAutomaton) -> Arrays:
+    learned = tokens.rows.learned()
+    digests, bits = b"".join(learned), b"".join(learned.values())
+    return {
+        "bit_digests": np.frombuffer(digests, np.uint8).reshape(-1, DIGEST_BYTES),
+        "row_bits": np.frombuffer(bits, np.uint32).reshape(-1, tokens.rows.words),
     }
-    if dense is not None and int(dense.next_state.max()) < kept:
-        captured["dense.states"] = dense.states
-        captured["dense.next_state"] = dense.next_state.astype(np.min_scalar_type(kept))
-    return captured
+
+
+def _capture_dense(tokens: TokenAutomaton, kept: int) -> Arrays:
+    dense = tokens.dense
+    if dense is None or int(dense.next_state.max()) >= kept:
+        return {}
+    return {"dense.states": dense.states, "dense.next_state": dense.next_state.astype(np.min_scalar_type(kept))}

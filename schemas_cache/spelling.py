@@ -30,9 +30,11 @@ from schemas_cache.grammar import (
     Empty,
     Expr,
     Joined,
+    Literal,
     Machine,
     Mark,
     Never,
+    Other,
     Picks,
     Repeat,
     alt,
@@ -70,6 +72,7 @@ def json_string(expr: Expr, characters: Characters) -> Expr:
     )
 
 
+@lru_cache(maxsize=8)
 def free_character(characters: Characters) -> Expr:
     r"""One character of a JSON string that may be anything, in any of its spellings.
 
@@ -91,6 +94,12 @@ def string_literal(text: str, characters: Characters) -> Expr:
     """
     quote = _allowed('"', characters)
     return concat(quote, *(_constant_character(ord(char), characters) for char in text), quote)
+
+
+def other_string(texts: Iterable[str]) -> Expr:
+    """The inside of every JSON string but these, canonically, for vocabularies that can spell everything."""
+    literals = (string_literal(text, None) for text in texts)
+    return Other(tuple(sorted({text.data[1:-1] for text in literals if isinstance(text, Literal)})))
 
 
 def _spell(expr: Expr, spell_class: Callable[[Ranges], Expr], spell_automaton: Callable[[Machine], Machine]) -> Expr:

@@ -29,19 +29,28 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from schemas_cache.codec import CorruptEntryError
+from schemas_cache.codec import Bytes, CorruptEntryError
 from schemas_cache.compile import CompiledSchema, compile_source
-from schemas_cache.disk import DiskTier
-from schemas_cache.entries import cache_key, rows_key, tables_from
+from schemas_cache.disk import SIZE_LIMIT_BYTES, DiskTier
+from schemas_cache.entries import (
+    StoredSchema,
+    cache_key,
+    created_by,
+    describe,
+    described_by,
+    row_name,
+    stamp_of,
+    tables_from,
+)
 from schemas_cache.errors import CompileTimeoutError, Finding
 from schemas_cache.limits import DEFAULT_LIMITS, Limits
+from schemas_cache.memory import MEMORY_BYTES, Entry, MemoryTier
 from schemas_cache.schema.options import AdditionalProperties, KeyOrder, SchemaOptions, Whitespace
 from schemas_cache.source import Source, schema_source
 from schemas_cache.vocabulary import Vocabulary
-from schemas_cache.write_behind import WRITE_DELAY_S, Entry, MemoryTier, WriteBehind, known_rows
+from schemas_cache.write_behind import WRITE_DELAY_S, WriteBehind
 
-MEMORY_ENTRIES = 256  # more schemas than one server sees in a day, usually
-MEMORY_BYTES = 1 << 30  # as written to disk; most take well under a megabyte
+MEMORY_ENTRIES = 4096  # beside the bound in bytes: it keeps measuring them all cheap
 LOCK_SHARE = 0.5  # of the time allowed, for waiting for another process
 
 
@@ -76,6 +85,14 @@ class Lookup:
     compile_ms: float
 
 
+@dataclass(frozen=True, slots=True)
+class CacheSizes:
+    """Bytes on disk: of the entries, and of the mask rows that they share."""
+
+    tables_bytes: int = 0
+    rows_bytes: int = 0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Flight:
     """A lookup under way, and how long its leader may compile."""
@@ -88,7 +105,7 @@ class SchemaCache:
     """Compiled schemas in memory and on disk; safe from several threads, and from several processes on one folder.
 
     Trouble with the disk (no permission, full, damaged, another program's files) costs a compile and one warning in the
-    log, never an error. Learnt mask rows are written behind and merged with those of other processes. Make it after
+    log, never an error. What is learnt is written behind and united with what other processes learn. Make it after
     forking, not before. `close` it, or leave that to the exit of the interpreter.
 
     Parameters
@@ -98,9 +115,11 @@ class SchemaCache:
     limits : Limits
         For every compile; `timeout_s` of `get` may only shorten it.
     memory_entries, memory_bytes : int
-        Bounds of the memory tier; bytes as written to disk, none without a folder. The latest entry always stays.
+        Bounds of the memory tier, what is learnt later included. The latest entry always stays.
+    size_limit_bytes : int
+        Bound of the folder. In both tiers the least recently used entries go first.
     write_delay_s : float
-        How long learnt rows may wait to be written.
+        How long what is learnt may wait to be written.
     compile_function, load_function : callable
         What compiles, and what reads dumped tables; for those who wrap either, and for tests.
     """
@@ -112,9 +131,10 @@ class SchemaCache:
         limits: Limits = DEFAULT_LIMITS,
         memory_entries: int = MEMORY_ENTRIES,
         memory_bytes: int = MEMORY_BYTES,
+        size_limit_bytes: int = SIZE_LIMIT_BYTES,
         write_delay_s: float = WRITE_DELAY_S,
         compile_function: CompileFunction = compile_source,
-        load_function: Callable[[bytes, Source, Vocabulary], CompiledSchema] = CompiledSchema.load,
+        load_function: Callable[[Bytes, Source, Vocabulary], CompiledSchema] = CompiledSchema.load,
     ) -> None:
         self.limits = limits
         self._compile, self._load = compile_function, load_function
@@ -124,7 +144,7 @@ class SchemaCache:
         self._disk: DiskTier | None = None
         self._writer: WriteBehind | None = None
         if folder is not None:
-            self._disk = DiskTier(folder)
+            self._disk = DiskTier(folder, size_limit_bytes)
             self._writer = WriteBehind(self._memory, self._disk, write_delay_s)
             self._close = weakref.finalize(self, self._writer.close)
 
@@ -160,7 +180,36 @@ class SchemaCache:
             else:
                 found = _follow(boarded, left_s, allowed_s)
             if found is not None:
+                self._submit(self._memory.trim_if_due())
                 return Lookup(*found, compile_ms=(time.monotonic() - start_s) * 1000)
+
+    def find(self, source: Source, vocabulary: Vocabulary) -> Lookup | None:
+        """Return the compiled schema from memory or disk; None where it has to be compiled, or is on its way."""
+        start_s = time.monotonic()
+        key = cache_key(source, vocabulary)
+        boarded, leads = self._board(key, 0.0)
+        if isinstance(boarded, Entry):
+            return Lookup(boarded.compiled, "memory", compile_ms=(time.monotonic() - start_s) * 1000)
+        entry = self._lead_to_disk(key, boarded, source, vocabulary) if leads else None
+        if entry is None:
+            return None
+        return Lookup(entry.compiled, "disk", compile_ms=(time.monotonic() - start_s) * 1000)
+
+    def _lead_to_disk(self, key: str, flight: Flight, source: Source, vocabulary: Vocabulary) -> Entry | None:
+        """Load for everybody on the flight; where there is nothing on disk, they start again."""
+        entry, evicted = None, list[Entry]()
+        try:
+            entry = self._from_disk(key, source, vocabulary)
+        finally:
+            with self._boarding:
+                evicted = self._memory.put(entry) if entry else []
+                del self._flights[key]
+            if entry is None:
+                flight.result.cancel()
+        if entry is not None:
+            flight.result.set_result((entry.compiled, "disk"))
+            self._submit([entry, *evicted])
+        return entry
 
     def compile_schema(
         self,
@@ -175,6 +224,44 @@ class SchemaCache:
         """Return a compiled JSON Schema; see `SchemaOptions` for the options and `get` for the errors."""
         options = SchemaOptions(strict, whitespace, additional_properties, key_order)
         return self.get(schema_source(schema, options), vocabulary).compiled
+
+    def entries(self) -> list[StoredSchema]:
+        """List what is in memory or on disk, newest first; milliseconds for thousands."""
+        stored = [] if self._disk is None else [described_by(value) for value in self._disk.stored()]
+        found = {entry.key: entry for entry in stored if entry is not None}
+        for entry in self._memory.entries():
+            on_disk = found.get(entry.key)
+            created_s = entry.created_s if on_disk is None else on_disk.created_s
+            about = describe(entry.key, entry.compiled, created_s, entry.last_used_s)
+            found[entry.key] = about if on_disk is None else replace(about, size_bytes=on_disk.size_bytes)
+        return sorted(found.values(), key=lambda each: each.created_s, reverse=True)
+
+    def entry(self, schema_hash: str) -> StoredSchema | None:
+        """Describe the newest entry of a schema; None where there is none."""
+        return next((entry for entry in self.entries() if entry.schema_hash == schema_hash), None)
+
+    def delete(self, schema_hash: str) -> int:
+        """Remove the entries of a schema, for every vocabulary and all options; how many there were.
+
+        Sequences that use one keep its tables. A process that has them in memory too may store them again.
+        """
+        keys = {entry.key for entry in self.entries() if entry.schema_hash == schema_hash}
+        self._memory.remove(schema_hash)
+        if self._disk is not None:
+            self._disk.delete(*keys)
+        return len(keys)
+
+    def sizes(self) -> CacheSizes:
+        """Say what the folder takes; zeros without one."""
+        return CacheSizes() if self._disk is None else CacheSizes(self._disk.size_bytes(), self._disk.rows_bytes())
+
+    def clear(self) -> int:
+        """Remove everything, mask rows too; how many entries there were."""
+        count = len(self.entries())
+        self._memory.remove(None)
+        if self._disk is not None:
+            self._disk.clear()
+        return count
 
     def flush(self) -> None:
         """Write everything that is not on disk yet; returns when it is."""
@@ -217,7 +304,7 @@ class SchemaCache:
 
     def _from_disk(self, key: str, source: Source, vocabulary: Vocabulary) -> Entry | None:
         """Load tables and learnt rows; a corrupt entry is deleted, so that it is written anew."""
-        stored = None if self._disk is None else self._disk.get(key)
+        stored, label = (None, "") if self._disk is None else self._disk.get_labelled(key)
         if self._disk is None or stored is None:
             return None
         try:
@@ -226,9 +313,9 @@ class SchemaCache:
             logger.warning("schema cache: entry %s is corrupt and will be replaced: %s", key, error)
             self._disk.delete(key)
             return None
-        entry = Entry(key, compiled, tables_generation=compiled.generation)
-        self._add_known_rows(entry)
-        entry.rows_generation = compiled.generation
+        entry = Entry(key, compiled, compiled.generation, compiled.generation, stamp=stamp_of(stored))
+        entry.created_s = created_by(label, entry.created_s)
+        self._share_rows(entry)
         return entry
 
     def _from_compile(self, key: str, flight: Flight, source: Source, vocabulary: Vocabulary) -> Entry:
@@ -244,15 +331,14 @@ class SchemaCache:
             left_s = flight.timeout_s - (time.monotonic() - start_s)
             compiled = self._compile(source, vocabulary, limits=replace(self.limits, compile_timeout_s=left_s))
             entry = Entry(key, compiled, hold=holding.pop_all())
-        self._add_known_rows(entry)
+        self._share_rows(entry)
         return entry
 
-    def _add_known_rows(self, entry: Entry) -> None:
-        """Give an entry the rows that were learnt before; they outlive tables that were evicted."""
-        stored = None if self._disk is None else self._disk.get(rows_key(entry.key))
-        rows = known_rows(stored, entry)
-        if rows:
-            entry.compiled.add_rows(rows)
+    def _share_rows(self, entry: Entry) -> None:
+        """Have mask rows looked up among those that were computed before, for this schema or others."""
+        if self._disk is not None:
+            key, disk, vocabulary = entry.key, self._disk, entry.compiled.vocabulary
+            entry.compiled.find_rows(lambda digest: disk.find_row(vocabulary, row_name(key, digest)))
 
     def _submit(self, entries: list[Entry]) -> None:
         """Have entries written behind."""

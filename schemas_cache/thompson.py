@@ -7,7 +7,7 @@ In: a `Grammar`. Out: `Nfa`; linear in the grammar's size, whatever its counts a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import lru_cache
 from typing import assert_never
 
 import numpy as np
@@ -27,6 +27,7 @@ from schemas_cache.grammar import (
     Mark,
     Member,
     Never,
+    Other,
     Picks,
     Ref,
     Repeat,
@@ -54,6 +55,7 @@ from schemas_cache.nfa import (
     Nfa,
 )
 from schemas_cache.nfa_table import NfaTable
+from schemas_cache.other_text import BOUNDARY, STATES, excluded_tree, leaving
 
 
 def build_nfa(grammar: Grammar, spellable: frozenset[int] | None = None) -> Nfa:
@@ -73,13 +75,15 @@ class _Builder(NfaTable):
         self.grammar = grammar
         self.rule_start: dict[str, int] = {}
         self.todo: list[str] = []
+        self.text_states: list[int] = []
+        self.leaving: dict[tuple[int, frozenset[int]], int] = {}
 
     def rules(self) -> None:
         """Build the rules that were called for, and those that they call for."""
         while self.todo:
             name = self.todo.pop()
             end = self.build(self.grammar.rules[name], self.rule_start[name])
-            self.epsilon[end].append(self.state(RETURN))
+            self.move(end, self.operation(RETURN))
 
     def rule(self, name: str) -> int:
         """Start state of a rule; its block is built later, so that recursion and depth cost no stack."""
@@ -121,14 +125,15 @@ class _Builder(NfaTable):
                 return self.mark(segment, body, entry)
             case Machine():
                 return self.machine(expr, entry)
+            case Other(texts):
+                return self.other(texts, entry)
             case CharClass():
                 raise TypeError("a value expression reached the NFA; spell it first")
             case _:
                 assert_never(expr)
 
     def literal(self, data: bytes, entry: int) -> int:
-        for byte in data:
-            following = self.state()
+        for following, byte in enumerate(data, self.states(len(data))):
             self.edge(entry, byte, byte, following)
             entry = following
         return entry
@@ -146,8 +151,8 @@ class _Builder(NfaTable):
         for choice in choices:
             if not isinstance(choice, Literal):
                 branch = self.state()
-                self.epsilon[entry].append(branch)
-                self.epsilon[self.build(choice, branch)].append(leave)
+                self.move(entry, branch)
+                self.move(self.build(choice, branch), leave)
         return leave
 
     def prefix_tree(self, literals: list[bytes], entry: int, leave: int) -> None:
@@ -155,7 +160,7 @@ class _Builder(NfaTable):
         if not literals:
             return
         root = self.state()
-        self.epsilon[entry].append(root)
+        self.move(entry, root)
         known: dict[tuple[int, int], int] = {}
         for data in literals:
             at = root
@@ -165,48 +170,67 @@ class _Builder(NfaTable):
                     following = known[at, byte] = self.state()
                     self.edge(at, byte, byte, following)
                 at = following
-            self.epsilon[at].append(leave)
+            self.move(at, leave)
 
     def loop(self, expr: Repeat, entry: int) -> int:
         """Add a repeat that needs no counter: `?`, `*` and `+`."""
         body, leave = self.state(), self.state()
-        self.epsilon[entry].append(body)
+        self.move(entry, body)
         if expr.minimum == 0:
-            self.epsilon[entry].append(leave)
+            self.move(entry, leave)
         if expr.free_text and expr.maximum is None:
             self.free[body] = UNBOUNDED
         outer, self.counted = self.counted, False
-        end = self.build(expr.body, body)
-        self.epsilon[end].append(leave)
+        end = self.free_character(expr.body, body) if expr.free_text else self.build(expr.body, body)
+        self.move(end, leave)
         if expr.maximum is None:
-            self.epsilon[self.build(expr.separator, self.after(end))].append(body)
+            self.move(self.build(expr.separator, self.after(end)), body)
         self.counted = outer
         return leave
+
+    def free_character(self, expr: Expr, entry: int) -> int:
+        """Add a copy of states that were built before: all strings have the same few expressions for a character."""
+        edges, moves, count = _character(expr)
+        first = self.states(count)
+        self.copy_edges(edges, first)
+        self.moves += (moves + first).ravel().tolist()
+        self.move(entry, first)
+        return first + 1
+
+    def copy_edges(self, edges: Int32, first: int) -> None:
+        """Add edges between states that are numbered from `first` on."""
+        moved = edges + np.array([first, 0, 0, first], np.int32)
+        if self.has_all_bytes:
+            self.edges += moved.ravel().tolist()
+        else:
+            for edge in moved.tolist():
+                self.edge(*edge)
 
     def count(self, expr: Repeat, entry: int) -> int:
         """Add a repeat whose count is in the frame: one copy of the body, whatever the bounds."""
         number = len(self.repeats)
-        enter, leave = self.state(ENTER, number), self.state()
-        self.epsilon[entry].append(enter)
+        enter, leave = self.operation(ENTER, number), self.state()
+        self.move(entry, enter)
         if expr.minimum == 0:
-            self.epsilon[entry].append(leave)
+            self.move(entry, leave)
         outer, self.path, self.counted = (self.path, self.counted), (), True
         body, again = self.state(), self.state()
         self.owner(LOOPED, expr, body, again, leave)
         if expr.free_text:
             self.free[body] = number
-        self.epsilon[self.build(expr.body, body)].append(self.state(LOOP, number))
-        self.epsilon[self.build(expr.separator, again)].append(body)
+        end = self.free_character(expr.body, body) if expr.free_text else self.build(expr.body, body)
+        self.move(end, self.operation(LOOP, number))
+        self.move(self.build(expr.separator, again), body)
         self.path, self.counted = outer
         return leave
 
     def in_frame(self, expr: Joined | Picks, entry: int) -> int:
         """Add members whose number, or which of them are written, is in a frame."""
         number = len(self.repeats)
-        enter, leave = self.state(ENTER, number), self.state()
-        self.epsilon[entry].append(enter)
+        enter, leave = self.operation(ENTER, number), self.state()
+        self.move(entry, enter)
         if expr.minimum == 0 and not any(member.required for member in expr.members):
-            self.epsilon[entry].append(leave)
+            self.move(entry, leave)
         outer, self.path, self.counted = (self.path, self.counted), (), True
         first = self.state()
         self.owner(COUNTED if isinstance(expr, Joined) else PICKED, expr, first, first, leave)
@@ -227,19 +251,19 @@ class _Builder(NfaTable):
             is_more = index == len(expr.members)
             low, high = _bounds_before(expr, index if is_more else index + 1)
             begin, between, joint = self.state(), self.state(), self.state()
-            self.epsilon[self.build(expr.separator, between)].append(begin)
+            self.move(self.build(expr.separator, between), begin)
             if at is not None and low <= 1 <= high:
-                self.epsilon[at].append(begin)
+                self.move(at, begin)
             for before in (written, joint if is_more else None):
                 if before is not None:
-                    self.epsilon[before].append(self.state(PASS, number, between, low - 1, high - 1))
-            self.epsilon[self.build(member.body, begin)].append(self.state(COUNT, number, joint, low, high))
+                    self.move(before, self.operation(PASS, number, between, low - 1, high - 1))
+            self.move(self.build(member.body, begin), self.operation(COUNT, number, joint, low, high))
             if not member.required and written is not None:
-                self.epsilon[written].append(self.state(PASS, number, joint, low, high))
+                self.move(written, self.operation(PASS, number, joint, low, high))
             at = None if member.required else at
             written = joint
         if written is not None:
-            self.epsilon[written].append(self.state(LEAVE, number))
+            self.move(written, self.operation(LEAVE, number))
 
     def picked_members(self, expr: Picks, number: int, hub: int) -> None:
         """Add a hub that every member leaves from and, over the separator, comes back to."""
@@ -248,11 +272,12 @@ class _Builder(NfaTable):
         bodies += [] if isinstance(expr.more, Never) else [(MORE, expr.more)]
         for index, body in bodies:
             begin = self.state()
-            self.epsilon[hub].append(self.state(PICK, number, begin, index))
-            self.epsilon[self.build(body, begin)].append(done)
+            self.move(hub, self.operation(PICK, number, begin, index))
+            self.move(self.build(body, begin), done)
         between = self.state()
-        self.epsilon[self.build(expr.separator, between)].append(hub)
-        self.epsilon[done] += [self.state(GO_ON, number, between), self.state(LEAVE, number)]
+        self.move(self.build(expr.separator, between), hub)
+        self.move(done, self.operation(GO_ON, number, between))
+        self.move(done, self.operation(LEAVE, number))
 
     def joined(self, expr: Joined, entry: int) -> int:
         """Add two tracks, nothing written yet and something written, which share each member's states."""
@@ -261,34 +286,34 @@ class _Builder(NfaTable):
         for member in expr.members:
             begin = self.state()
             if fresh is not None:
-                self.epsilon[fresh].append(begin)
+                self.move(fresh, begin)
             if written is not None:
-                self.epsilon[self.build(expr.separator, self.after(written))].append(begin)
+                self.move(self.build(expr.separator, self.after(written)), begin)
             joint = self.after(self.build(member.body, begin))
             if member.required:
                 fresh = None
             elif written is not None:
-                self.epsilon[written].append(joint)
+                self.move(written, joint)
             written = joint
         if not isinstance(expr.more, Never):
             begin = self.state()
             if fresh is not None:
-                self.epsilon[fresh].append(begin)
+                self.move(fresh, begin)
             if written is not None:
-                self.epsilon[self.build(expr.separator, self.after(written))].append(begin)
+                self.move(self.build(expr.separator, self.after(written)), begin)
             joint = self.after(self.build(repeat(expr.more, 1, None, expr.separator), begin))
             if written is not None:
-                self.epsilon[written].append(joint)
+                self.move(written, joint)
             written = joint
         leave = self.state()
-        self.epsilon[written if written is not None else entry].append(leave)
+        self.move(written if written is not None else entry, leave)
         if fresh is not None:
-            self.epsilon[fresh].append(leave)
+            self.move(fresh, leave)
         return leave
 
     def call(self, rule: str, entry: int) -> int:
         back = self.state()
-        self.epsilon[entry].append(self.state(CALL, self.rule(rule), back))
+        self.move(entry, self.operation(CALL, self.rule(rule), back))
         return back
 
     def mark(self, segment: str | None, body: Expr, entry: int) -> int:
@@ -302,45 +327,99 @@ class _Builder(NfaTable):
         """Add the states of an automaton one for one."""
         if expr.counts is not None and expr.between is not None:
             return self.counted_machine(expr, expr.counts, expr.between, entry)
-        leave = self.state()
-        states = [self.state() for _ in range(len(expr.accepting))]
-        self.epsilon[entry].append(states[1])
-        for low, high, at, to in _machine_edges(expr):
-            self.edge(states[at], low, high, states[to])
+        leave, first = self.state(), self.states(len(expr.accepting))
+        self.move(entry, first + 1)
+        self.copy_edges(_machine_edges(expr), first)
         for state in np.flatnonzero(expr.accepting).tolist():
-            self.epsilon[states[state]].append(leave)
+            self.move(first + state, leave)
         return leave
+
+    def other(self, texts: tuple[bytes, ...], entry: int) -> int:
+        """Add the prefix tree of excluded texts; what leaves it is a call into the block of all text."""
+        tree, leave = excluded_tree(texts), self.state()
+        first = self.states(len(tree) - 1)
+        states = [entry, *range(first, first + len(tree) - 1)]
+        calls: dict[int, int] = {}
+        for node, at in zip(tree, states, strict=True):
+            for byte, below in node.children.items():
+                self.edge(at, byte, byte, states[below])
+            if node.place == BOUNDARY and not node.is_excluded:
+                self.move(at, leave)
+            start = self.leaving_text(node.place, frozenset(node.children))
+            if start not in calls:
+                calls[start] = self.operation(CALL, start, leave)
+            self.move(at, calls[start])
+        return leave
+
+    def leaving_text(self, place: int, children: frozenset[int]) -> int:
+        """State of the block of all text from where anything but these bytes goes on."""
+        if (place, children) not in self.leaving:
+            outer, self.path = self.path, ()
+            states, begin = self.all_text(), self.state()
+            self.leaving[place, children] = begin
+            for low, high, to in leaving(place, children):
+                self.edge(begin, low, high, states[to])
+            if place == BOUNDARY:  # the node that it leaves takes the other bytes: together they take every character
+                self.free[begin] = UNBOUNDED
+            self.path = outer
+        return self.leaving[place, children]
+
+    def all_text(self) -> list[int]:
+        """States of a block of all text, in the order of `STATES`; built on first use."""
+        if not self.text_states:
+            self.text_states = [self.state() for _ in STATES]
+            for at, edges in zip(self.text_states, STATES, strict=True):
+                for low, high, to in edges:
+                    self.edge(at, low, high, self.text_states[to])
+            self.free[self.text_states[BOUNDARY]] = UNBOUNDED
+            self.move(self.text_states[BOUNDARY], self.operation(RETURN))
+        return self.text_states
 
     def counted_machine(self, expr: Machine, counts: Int32, between: NDArray[np.bool_], entry: int) -> int:
         """Add an automaton whose characters are counted in a frame, as members that are written."""
         number = len(self.repeats)
-        enter, leave = self.state(ENTER, number), self.state()
-        self.epsilon[entry].append(enter)
+        enter, leave = self.operation(ENTER, number), self.state()
+        self.move(entry, enter)
         outer, self.path, self.counted = (self.path, self.counted), (), True
-        states = [self.state() for _ in range(len(expr.accepting))]
-        self.owner(COUNTED, expr, states[1], states[1], leave)
+        first = self.states(len(expr.accepting))
+        self.owner(COUNTED, expr, first + 1, first + 1, leave)
         bounds: list[tuple[int, int]] = list(map(tuple, counts.tolist()))
         entries: dict[tuple[int, int], int] = {}
-        for low, high, at, to in _machine_edges(expr):
+        for at, low, high, to in _machine_edges(expr).tolist():
             op = COUNT if between[at] else NONE if bounds[at] == bounds[to] else PASS
             if bounds[to][0] <= bounds[to][1] and (op, to) not in entries:
-                entries[op, to] = self.state(op, number, states[to], *bounds[to]) if op != NONE else states[to]
+                target = first + to
+                entries[op, to] = target if op == NONE else self.operation(op, number, target, *bounds[to])
             if (op, to) in entries:
-                self.edge(states[at], low, high, entries[op, to])
-        end = self.state(LEAVE, number)
+                self.edge(first + at, low, high, entries[op, to])
+        end = self.operation(LEAVE, number)
         for state in np.flatnonzero(expr.accepting).tolist():
-            self.epsilon[states[state]].append(end)
+            self.move(first + state, end)
         self.path, self.counted = outer
         return leave
 
 
-def _machine_edges(expr: Machine) -> Iterator[tuple[int, int, int, int]]:
-    """First and last byte, state, state that follows."""
-    borders = np.flatnonzero(np.diff(expr.class_of.astype(np.int16), prepend=-1, append=-1))
-    for low, high in zip(borders[:-1].tolist(), (borders[1:] - 1).tolist(), strict=True):
-        for at, to in enumerate(expr.next_state[:, expr.class_of[low]].tolist()):
-            if to:
-                yield low, high, at, to
+@lru_cache(maxsize=64)
+def _character(expr: Expr) -> tuple[Int32, Int32, int]:
+    """Edges, moves and number of states of an expression without rules and counts; from state 0 to state 1."""
+    builder = _Builder(Grammar("", {}), None)
+    begin, end = builder.state(), builder.state()
+    builder.move(builder.build(expr, begin), end)
+    edges, moves = np.array(builder.edges, np.int32), np.array(builder.moves, np.int32)
+    return edges.reshape(-1, 4), moves.reshape(-1, 2), len(builder.pointer_of)
+
+
+def _machine_edges(expr: Machine) -> Int32:
+    """State, first and last byte, state that follows, int32 (E, 4); neighbouring bytes with one target are one edge."""
+    states = len(expr.accepting)
+    following = np.zeros((states, 257), np.int32)  # one byte more, so that every run ends
+    following[:, :256] = expr.next_state[:, expr.class_of]
+    flat = following.ravel()
+    begins = np.flatnonzero(np.diff(flat, prepend=-1))
+    ends = np.append(begins[1:], len(flat)) - 1
+    kept = np.flatnonzero(flat[begins])
+    begins, ends = begins[kept], ends[kept]
+    return np.stack([begins // 257, begins % 257, ends % 257, flat[begins]], axis=1).astype(np.int32)
 
 
 def _bounds_before(expr: Joined, index: int) -> tuple[int, int]:

@@ -15,11 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas_cache.automaton import DEAD, END, START, Automaton
+from schemas_cache.fewest_tokens import FewestTokens
 from schemas_cache.limits import MAX_LIFTED_STATES
 from schemas_cache.masks import NOT_COMPUTED, MaskRows
 from schemas_cache.size import least_states
 from schemas_cache.token_index import TokenIndex
-from schemas_cache.trie import walk
+from schemas_cache.trie import Int32, walk
+
+_KEPT_WALKS = 4
+"""States whose tokens are kept with the states after them: 0.4 MB each for 49,152 tokens. A text that is led to its end
+asks again for the same one, in the body of a string that has no bound."""
+
+
+_LEAST_LIFTED_STATES = 64
+"""Where there is room for fewer states than this, the vocabulary is too large: hardly a schema would fit."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +46,9 @@ class TokenAutomaton:
     def __init__(self, automaton: Automaton, index: TokenIndex) -> None:
         self.automaton, self.index = automaton, index
         self.rows = MaskRows(automaton, index)
+        self.fewest = FewestTokens(automaton, index)
         self.dense: DenseTable | None = None
+        self._followed: dict[int, tuple[Int32, Int32]] = {}
         self._token_bytes = index.vocabulary.token_bytes
         self._ends = frozenset(index.vocabulary.end_ids)
 
@@ -54,6 +65,54 @@ class TokenAutomaton:
         following = self.automaton.walk(state, data) if data else DEAD
         return following if self._finishable(following) else DEAD
 
+    def following(self, state: int) -> tuple[Int32, Int32]:
+        """Find the tokens that are allowed in a state, end tokens left out.
+
+        Returns
+        -------
+        token_ids, states : int32 (K,), int32 (K,)
+            The allowed tokens and the state after each.
+        """
+        dense = self.dense
+        if dense is not None and state < len(dense.row_of_state) and dense.row_of_state[state] != NOT_COMPUTED:
+            row = dense.next_state[dense.row_of_state[state]]
+            token_ids = np.flatnonzero((row != DEAD) & (row != END)).astype(np.int32)
+            return token_ids, row[token_ids]
+        with self.automaton.lock:
+            known = self._followed.pop(state, None) or self._walk(state)
+            self._followed[state] = known  # the latest is the last to go
+            if len(self._followed) > _KEPT_WALKS:
+                del self._followed[next(iter(self._followed))]
+            return known
+
+    def _walk(self, state: int) -> tuple[Int32, Int32]:
+        """Walk the tries; a block of plain tokens, all but a few of them in a string, is looked at by their lengths."""
+        automaton, index, reach = self.automaton, self.index, self.rows.reach
+        if reach is not None:
+            return reach.walk(index.trie, state)
+        characters = self.rows.counted_block(state)
+        if not characters:
+            return walk(automaton, index.trie, state)
+        found = [walk(automaton, index.leaving, state)]
+        for token_ids in index.plain_by_length(characters):
+            to = automaton.walk(state, self._token_bytes[token_ids[0]])
+            found.append((token_ids, np.full(len(token_ids), to, np.int32)))
+        return np.concatenate([ids for ids, _ in found]), np.concatenate([states for _, states in found])
+
+    def mask_within(self, state: int, tokens: int) -> NDArray[np.uint32]:
+        """Return the mask of a state, narrowed to the tokens after which `tokens` more are enough to end the text.
+
+        End tokens stay. uint32 (W,), not shared.
+        """
+        token_ids, states = self.following(state)
+        distinct, which = np.unique(states, return_inverse=True)
+        fits = np.array([self.fewest.fit(to, tokens) for to in distinct.tolist()], np.bool_)
+        allowed = np.zeros(self.rows.words * 32, np.bool_)
+        allowed[token_ids[fits[which]]] = True
+        if self.automaton.accepting[state] and state != END:
+            allowed[list(self._ends)] = True
+        return np.packbits(allowed, bitorder="little").view(np.uint32)
+
     def _finishable(self, state: int) -> bool:
         reach = self.rows.reach
         if reach is None:
@@ -63,7 +122,8 @@ class TokenAutomaton:
 
     def lift(self, max_entries: int) -> None:
         """Build the dense table and its mask rows, unless it would have more entries than this."""
-        if least_states(self.automaton.nfa) * len(self._token_bytes) > max_entries:
+        most = max_entries // len(self._token_bytes)
+        if most < _LEAST_LIFTED_STATES or least_states(self.automaton.nfa) > most:
             return
         order, number, table = [START], {START: 0}, list[NDArray[np.int32]]()
         while len(table) < len(order):
@@ -88,8 +148,7 @@ class TokenAutomaton:
 
     def _token_row(self, state: int) -> NDArray[np.int32]:
         row = np.full(len(self._token_bytes), DEAD, np.int32)
-        reach, trie = self.rows.reach, self.index.trie
-        token_ids, states = walk(self.automaton, trie, state) if reach is None else reach.walk(trie, state)
+        token_ids, states = self.following(state)
         row[token_ids] = states
         if self.automaton.accepting[state]:
             row[list(self._ends)] = END

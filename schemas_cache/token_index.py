@@ -9,11 +9,13 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from schemas_cache.trie import build_trie
 from schemas_cache.vocabulary import Vocabulary
 
 _NOT_PLAIN = frozenset(b'"\\') | frozenset(range(0x20))
+NO_NODE = -1
 _KEPT_INDEXES = 8  # models served at once, and some room
 
 
@@ -31,6 +33,30 @@ class TokenIndex:
         self.plain_first_bytes = np.array(sorted(firsts), np.uint8)  # uint8 (<= 256,)
         self.trie = build_trie(vocabulary.token_bytes, range(len(vocabulary)))
         self.leaving = build_trie(vocabulary.token_bytes, [i for i, length in enumerate(lengths) if not length])
+        self._bytes = self.trie.byte.tobytes()  # these three give Python's integers without numpy's cost for each
+        self._child_start, self._child_end = self.trie.child_start.data, self.trie.child_end.data
+        self._token_start = self.trie.token_start.data
+
+    def plain_by_length(self, characters: int) -> list[NDArray[np.int32]]:
+        """List the plain tokens of 1 character, of 2 and so on up to so many: int32 arrays, none of them empty."""
+        ids, lengths = self.plain_ids, self._plain_lengths
+        starts = np.flatnonzero(np.diff(lengths, prepend=0))
+        ends = [*starts[1:].tolist(), len(ids)]
+        spans = zip(starts.tolist(), ends, strict=True)
+        return [ids[start:end] for start, end in spans if lengths[start] <= characters]
+
+    def child(self, node: int, byte: int) -> int:
+        """Return the node of `trie` after one more byte, or NO_NODE."""
+        return self._bytes.find(byte, self._child_start[node], self._child_end[node])
+
+    def is_token(self, node: int) -> bool:
+        """Whether a token ends at a node of `trie`."""
+        return self._token_start[node] < self._token_start[node + 1]
+
+    def tokens_at(self, node: int) -> list[int]:
+        """Tokens that end at a node of `trie`."""
+        ids: list[int] = self.trie.token_ids[self._token_start[node] : self._token_start[node + 1]].tolist()
+        return ids
 
     def plain_up_to(self, characters: int) -> int:
         """Count the plain tokens of at most so many characters."""

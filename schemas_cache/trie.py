@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas_cache.automaton import DEAD, Automaton
+from schemas_cache.work import spend
 
 Int32 = NDArray[np.int32]
 
@@ -69,9 +70,14 @@ def walk(automaton: Automaton, trie: TokenTrie, state: int) -> tuple[Int32, Int3
     token_ids, states : int32 (K,), int32 (K,)
         The allowed tokens and the state after each.
     """
-    nodes, states = np.zeros(1, np.int32), np.full(1, state, np.int32)
+    return walk_on(automaton, trie, np.zeros(1, np.int32), np.full(1, state, np.int32))
+
+
+def walk_on(automaton: Automaton, trie: TokenTrie, nodes: Int32, states: Int32) -> tuple[Int32, Int32]:
+    """Find the tokens that go on from these nodes, int32 (N,), in the states there, int32 (N,); as `walk`."""
     found_tokens, found_states = [], []
     while len(nodes):
+        spend(30 + len(nodes) // 16)
         children, which = _ranges(trie.child_start[nodes], trie.child_end[nodes])
         following = automaton.step_many(states[which], automaton.alphabet.class_of[trie.byte[children]])
         alive = following != DEAD

@@ -2,7 +2,7 @@
 
 In: ranges of Unicode scalar values. Out: a text-level `Expr` that is deterministic by its first byte, at every level,
 where all first bytes with the same continuations share one branch. Cost: at most 64 branches to look at per block of a
-range that is not whole; a class is built once and kept by its user.
+range that is not whole; a class is built once and kept.
 
 Source: Unicode 15, table 3-7; RFC 3629. Rejected: one sequence of byte ranges per range of code points (the usual
 splitting), since its branches overlap in the first byte and double what the subset construction has to do.
@@ -11,6 +11,7 @@ splitting), since its branches overlap in the first byte and double what the sub
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from schemas_cache.code_points import Ranges
 from schemas_cache.grammar import Expr, alt, byte_class, concat
@@ -19,6 +20,7 @@ _LENGTHS = ((0x0, 0x7F, 0x00), (0x80, 0x7FF, 0xC0), (0x800, 0xFFFF, 0xE0), (0x10
 """First and last code point of each encoded length, and the bits that mark its first byte."""
 
 
+@lru_cache(maxsize=1024)
 def utf8_class(ranges: Ranges) -> Expr:
     """The UTF-8 of one character out of `ranges`, which hold no surrogates."""
     return alt(

@@ -1,101 +1,40 @@
 """Writing to disk what was compiled and learnt, behind the caller's back.
 
 In: entries as they are compiled, and the memory tier, whose entries go on learning. Out: entries on disk. Cost to the
-caller: an append to a queue. A killed process loses the rows of its last delay; an ordinary exit loses nothing.
+caller: an append to a queue. A killed process loses what it learnt in its last two delays; an ordinary exit loses
+nothing.
 
-New tables are written at once, as other processes may be waiting for them. Rows learnt while decoding follow after
-`WRITE_DELAY_S`, as they come in bursts; they are merged with what is there, so processes lose nothing of each other,
-and one that learns is taught by the others in return. States learnt go with the whole tables, which are written again
-each time that they have doubled (so all writes together cost no more than twice the last), when an entry leaves memory,
-and at the end; there the last writer wins, since a state is found again by one step.
+New tables are written at once, as other processes may be waiting for them. Mask rows follow after `WRITE_DELAY_S`, as
+they come in bursts, into the file that all schemas of a vocabulary share. Tables are written again when nothing was
+learnt for a delay, when they have doubled (so all writes of one burst together cost no more than twice the last), when
+an entry leaves memory, and at the end.
 
-Rejected: merging states, whose numbers differ from process to process; writing with every step, which would cost more
-than it saves.
+Processes that learn different things of one schema lose nothing: whoever finds other tables on disk than those it knows
+learns them first, then writes the union, in a transaction that makes sure that nobody came between. So who learns is
+taught by the others in return.
+
+Rejected: one entry for each writer, to be united by whoever loads, which makes every start pay for the union; writing
+with every step, which would cost more than it saves.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict, deque
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+import time
+from collections import deque
 
 from schemas_cache.codec import CorruptEntryError
-from schemas_cache.compile import CompiledSchema
 from schemas_cache.disk import DiskTier
-from schemas_cache.entries import rows_entry, rows_from, rows_key, tables_entry
+from schemas_cache.entries import describe, label_of, row_name, stamp_of, tables_entry, tables_from
+from schemas_cache.memory import Entry, MemoryTier
 
 WRITE_DELAY_S = 2.0  # long enough for one write per burst of decoding, short enough to lose little
+USES_DELAY_S = 30.0  # who was used last matters to evictions only
 EXIT_WAIT_S = 10.0  # a last write may take a moment; an exit must not hang on a broken disk
+UNION_ATTEMPTS = 5  # others may write between reading and writing; what is left then is written with the next burst
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """Tables in memory, and what of them is on disk.
-
-    Attributes
-    ----------
-    key : str
-        Of the entry on disk.
-    compiled : CompiledSchema
-        The tables; they grow while text is decoded.
-    tables_generation, rows_generation : int
-        How far the tables and the rows on disk are; -1 for not there.
-    hold : ExitStack
-        The lock across processes, to be let go once the tables are on disk.
-    """
-
-    key: str
-    compiled: CompiledSchema
-    tables_generation: int = -1
-    rows_generation: int = -1
-    hold: ExitStack = field(default_factory=ExitStack)
-
-    @property
-    def row_bytes(self) -> int:
-        """Length of a packed mask row: whole 32-bit words."""
-        return 4 * -(-len(self.compiled.vocabulary) // 32)
-
-
-class MemoryTier:
-    """The entries used last, bounded by number and roughly by bytes; safe from several threads."""
-
-    def __init__(self, max_entries: int, max_bytes: int) -> None:
-        self.max_entries, self.max_bytes = max_entries, max_bytes
-        self._entries: OrderedDict[str, Entry] = OrderedDict()
-        self._mutex = threading.Lock()
-
-    def get(self, key: str) -> Entry | None:
-        """Return an entry, which becomes the one used last; None for one whose automaton is nearly full.
-
-        The sequences that use such an automaton keep it; new ones start with the tables on disk, where only the first
-        states are, or compile afresh. That is how a schema that lives long stays within its limit of states.
-        """
-        with self._mutex:
-            entry = self._entries.get(key)
-            if entry is None or entry.compiled.exhausted:
-                return None
-            self._entries.move_to_end(key)
-            return entry
-
-    def put(self, entry: Entry) -> list[Entry]:
-        """Add an entry and return those that had to go for it; the new one always stays."""
-        with self._mutex:
-            self._entries[entry.key] = entry
-            total_bytes = sum(each.compiled.size_bytes for each in self._entries.values())
-            evicted = []
-            while len(self._entries) > 1 and (len(self._entries) > self.max_entries or total_bytes > self.max_bytes):
-                evicted.append(self._entries.popitem(last=False)[1])
-                total_bytes -= evicted[-1].compiled.size_bytes
-            return evicted
-
-    def entries(self) -> list[Entry]:
-        """All entries, the one used longest ago first."""
-        with self._mutex:
-            return list(self._entries.values())
 
 
 class WriteBehind:
@@ -109,18 +48,21 @@ class WriteBehind:
         self._queue: deque[Entry] = deque()
         self._wake, self._writing, self._starting = threading.Event(), threading.Lock(), threading.Lock()
         self._closing = False
+        self._uses_written_s = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="katagami-write-behind", daemon=True)
 
     def submit(self, entry: Entry) -> None:
         """Have an entry written soon: one that enters the memory tier, or leaves it."""
-        self._queue.append(entry)
         with self._starting:
-            if not self._closing:
-                if not self._thread.ident:
-                    self._thread.start()
-                self._wake.set()
-                return
-        self.flush()
+            if not self._closing and not self._thread.ident:
+                self._thread.start()
+        compiled = entry.compiled
+        if (compiled.generation, compiled.rows_computed) == (entry.tables_generation, entry.rows_written):
+            return
+        self._queue.append(entry)
+        self._wake.set()
+        if self._closing:
+            self.flush()
 
     def flush(self) -> None:
         """Write everything that is not on disk yet, now and in this thread."""
@@ -128,6 +70,7 @@ class WriteBehind:
         with self._writing:
             for entry in self._memory.entries():
                 self._write(entry, whole=True)
+            self._write_uses()
 
     def close(self) -> None:
         """Write everything and end the thread; nothing is written after that."""
@@ -141,10 +84,14 @@ class WriteBehind:
     def _run(self) -> None:
         """Write whenever something is submitted, and after each delay."""
         while not self._closing:
+            self._queue.extend(self._memory.trim_if_due())
             self._write_queue()
             with self._writing:
                 for entry in self._memory.entries():
                     self._write(entry, whole=False)
+                self._disk.refresh_rows()
+                if time.monotonic() - self._uses_written_s > USES_DELAY_S:
+                    self._write_uses()
             self._wake.wait(self._delay_s)
             self._wake.clear()
         self.flush()
@@ -155,53 +102,65 @@ class WriteBehind:
             while self._queue:
                 self._write(self._queue.popleft(), whole=True)
 
+    def _write_uses(self) -> None:
+        self._disk.used(self._memory.take_used())
+        self._disk.write_uses()
+        self._uses_written_s = time.monotonic()
+
     def _write(self, entry: Entry, *, whole: bool) -> None:
-        """Bring the disk up to date with one entry: its rows, and its tables if they doubled or `whole` is set."""
-        generation = entry.compiled.generation
+        """Bring the disk up to date with one entry: its tables, if they are due or `whole` is set, and its rows."""
+        generation, rows = entry.compiled.generation, entry.compiled.rows_computed
         try:
             with entry.hold:
-                if self._disk.available and (whole or entry.compiled.generation >= 2 * entry.tables_generation):
-                    self._store_tables(entry)
-            if self._disk.available and entry.rows_generation != entry.compiled.generation:
-                self._merge_rows(entry)
+                if self._disk.available and not entry.is_deleted:
+                    if generation != entry.tables_generation and (whole or _is_due(entry, generation)):
+                        self._store_tables(entry)
+                    entry.seen_generation = generation
+            if self._disk.available and rows != entry.rows_written:
+                self._store_rows(entry)
         except Exception:  # one entry that cannot be written must not end the thread for all others
             logger.exception("schema cache: writing %s failed", entry.key)
-            entry.tables_generation = entry.rows_generation = generation  # again when it has grown
+            entry.tables_generation, entry.rows_written = generation, rows  # again when it has grown
 
     def _store_tables(self, entry: Entry) -> None:
-        """Write the tables unless they are on disk as they are."""
-        generation = entry.compiled.generation
-        if entry.tables_generation == generation:
-            return
-        data = tables_entry(entry.key, entry.compiled.dump())
-        if self._disk.put(entry.key, data):
-            if entry.tables_generation < 0:  # the rows of first tables are in them, and in what anybody learns later
-                entry.rows_generation = generation
-            entry.tables_generation = generation
+        """Write the tables, united with what others have written since."""
+        for _ in range(UNION_ATTEMPTS):
+            about = describe(entry.key, entry.compiled, entry.created_s, entry.last_used_s)  # may learn states
+            generation, others = entry.compiled.generation, list[bytes]()
+            data = tables_entry(entry.key, entry.compiled.dump(with_rows=False))
 
-    def _merge_rows(self, entry: Entry) -> None:
-        """Add what was learnt to the rows on disk, and learn what is new there."""
-        generation, own = entry.compiled.generation, entry.compiled.learned_rows()
-        foreign: dict[bytes, bytes] = {}
+            def replace(stored: bytes | None, known: bytes = entry.stamp, data: bytes = data) -> bytes | None:
+                if stored is None or stamp_of(stored) == known:
+                    return data
+                others.append(stored)  # noqa: B023  # called before this round ends
+                return None
 
-        def union(stored: bytes | None) -> bytes | None:
-            known = known_rows(stored, entry)
-            foreign.update((digest, row) for digest, row in known.items() if digest not in own)
-            merged = known | own
-            return rows_entry(entry.key, merged, entry.row_bytes) if len(merged) > len(known) else None
+            is_stored = self._disk.update(entry.key, replace, label_of(about))
+            if not others:
+                if is_stored:
+                    entry.stamp = stamp_of(data)
+                if self._disk.available:  # what is not stored is too large for the limit
+                    entry.tables_generation = generation
+                return
+            _learn_from(others[0], entry)
 
-        if self._disk.update(rows_key(entry.key), union):
-            entry.rows_generation = generation
-            if foreign:
-                entry.compiled.add_rows(foreign)
+    def _store_rows(self, entry: Entry) -> None:
+        """Add the mask rows that were computed to those of the vocabulary."""
+        count = entry.compiled.rows_computed
+        rows = entry.compiled.computed_rows(entry.rows_written)
+        if self._disk.add_rows(entry.compiled.vocabulary, {row_name(entry.key, name): rows[name] for name in rows}):
+            entry.rows_written = count
 
 
-def known_rows(stored: bytes | None, entry: Entry) -> dict[bytes, bytes]:
-    """Rows of an entry as they lie on disk; none where they are missing or corrupt (the next merge rewrites them)."""
-    if stored is None:
-        return {}
+def _is_due(entry: Entry, generation: int) -> bool:
+    """Whether tables have doubled since they were written, or learnt nothing for a delay."""
+    return generation >= 2 * entry.tables_generation or generation == entry.seen_generation
+
+
+def _learn_from(stored: bytes, entry: Entry) -> None:
+    """Unite an entry with what another process has stored; what is corrupt will be replaced."""
     try:
-        return rows_from(stored, entry.key, entry.row_bytes)
+        entry.compiled.unite(tables_from(stored, entry.key))
     except CorruptEntryError as error:
-        logger.warning("schema cache: rows of %s are corrupt and will be replaced: %s", entry.key, error)
-        return {}
+        logger.warning("schema cache: entry %s is corrupt and will be replaced: %s", entry.key, error)
+    entry.stamp = stamp_of(stored)

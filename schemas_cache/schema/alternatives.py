@@ -22,6 +22,7 @@ from schemas_cache.schema.facets import Choice, Dependent, Facets
 from schemas_cache.schema.merge import MERGE, merge_dependents, merge_required
 from schemas_cache.schema.nodes import BRANCHES, DEPENDENTS, DERIVED, IN_PLACE, JUDGED, Node, Schemas
 from schemas_cache.schema.reading import Keywords
+from schemas_cache.work import spend
 
 MAX_SETS_OF = 6
 """Branches of an `anyOf` whose every set is an alternative, 63 of them, where it matters which others hold besides."""
@@ -52,6 +53,7 @@ def alternatives(node: Node, schemas: Schemas, chooser: Chooser, start: Facets |
     made = 0
     while stack:
         facets = stack.pop()
+        spend(32 + 8 * len(facets.layers))
         if facets.dependents and all(choice.keyword == "oneOf" for choice in facets.choices):
             stack += filter(chooser.is_possible, reversed(_by_presence(facets, schemas)))
         elif facets.choices:

@@ -32,6 +32,7 @@ from schemas_cache.schema.numbers import write_number
 from schemas_cache.schema.strings import pattern_machine, write_string
 from schemas_cache.schema.values import Judge, distinct, identity, type_of
 from schemas_cache.schema.writing import Writing
+from schemas_cache.work import spend
 
 PROOF_DEPTH = 4
 _PRUNING_DEPTH = 2
@@ -102,6 +103,7 @@ class Prover:
         try:
             found = list(islice(alternatives(node, self.schemas, self, context), MAX_PROOF_ALTERNATIVES + 1))
         except SchemaTooComplexError:
+            spend(0)  # raises again where it was the work for all of the schema that is spent
             return False
         return len(found) <= MAX_PROOF_ALTERNATIVES and all(self.is_contradiction(facets, depth) for facets in found)
 

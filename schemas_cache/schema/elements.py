@@ -12,7 +12,7 @@ match one of those or the `unevaluatedItems`. Source: JSON Schema Core 2020-12, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from schemas_cache.grammar import EMPTY, NEVER, Expr, Never, alt, concat, mark, repeat
 from schemas_cache.schema.evaluated import applied_by
@@ -36,6 +36,7 @@ class Elements:
     rest: Element | None
     depth: int
     owner: str
+    written: dict[tuple[Element, bool], Expr] = field(default_factory=dict)  # each once, or nesting doubles
 
     @property
     def comma(self) -> Expr:
@@ -44,8 +45,11 @@ class Elements:
 
     def text(self, one: Element | None, index: str | None, *, is_shared: bool = False) -> Expr:
         """One element; `index` is its place, None where the count in the frame says it."""
-        write = self.writing.shared if is_shared else self.writing.value
-        return mark(index, alt(*(write(node, self.depth, self.owner) for node in one or ())))
+        key = one or (), is_shared
+        if key not in self.written:
+            write = self.writing.shared if is_shared else self.writing.value
+            self.written[key] = alt(*(write(node, self.depth, self.owner) for node in one or ()))
+        return mark(index, self.written[key])
 
     def texts(self) -> list[Expr]:
         """The prefix."""

@@ -14,12 +14,14 @@ from collections.abc import Iterator
 
 from schemas_cache.schema.facets import Facets
 from schemas_cache.schema.nodes import BRANCHES, DEPENDENTS, IN_PLACE, Node, Schemas
+from schemas_cache.work import spend
 
 
 def value_node(facets: Facets, schemas: Schemas, name: str | None, matched: frozenset[str]) -> Node:
     """Positions of all that the value of a property has to satisfy; none: nobody speaks of it."""
     node: list[str] = []
     knowing: set[str] = set()
+    spend(1 + len(facets.layers) // 4)
     for pointer, layer in facets.layers.items():
         own = [layer.properties[name]] if name is not None and name in layer.properties else []
         own += [position for pattern, position in layer.patterns.items() if pattern in matched]

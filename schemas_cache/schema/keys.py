@@ -122,14 +122,21 @@ def _anything(keys: FiniteAutomaton) -> int | None:
 
 def listed(keys: FiniteAutomaton) -> list[str] | None:
     """All keys of a language in order, shorter ones first, where they are `MAX_LISTED_KEYS` at most, else None."""
-    level: list[tuple[bytes, int]] = [(b"", START)] if not is_empty(keys) else []
+    if is_empty(keys):
+        return []
+    onward: dict[int, list[tuple[int, int]]] = {}
+    level: list[tuple[bytes, int]] = [(b"", START)]
     texts: list[str] = []
-    while level:
+    for _ in range(len(keys.accepting)):  # a longer text goes round in a circle
         texts += [text.decode() for text, state in level if keys.accepting[state]]
-        level = [(text + bytes([byte]), to) for text, state in level for byte, to in _onward(keys, state)]
-        if max(len(texts), len(level)) > MAX_LISTED_KEYS:  # every beginning leads to a key of its own
+        for _, state in level:
+            if state not in onward:
+                onward[state] = _onward(keys, state)
+        count = sum(len(onward[state]) for _, state in level)
+        if max(len(texts), count) > MAX_LISTED_KEYS:  # every beginning leads to a key of its own
             return None
-    return texts
+        level = [(text + bytes([byte]), to) for text, state in level for byte, to in onward[state]]
+    return None if level else texts
 
 
 def by_first_character(keys: FiniteAutomaton) -> list[FiniteAutomaton]:

@@ -33,6 +33,7 @@ from schemas_cache.schema.strings import write_string
 from schemas_cache.schema.values import Judge, value_text
 from schemas_cache.schema.writing import Writing
 from schemas_cache.spelling import Characters
+from schemas_cache.work import spend
 
 _MERGED = BRANCHES.keys() | IN_PLACE.keys() | DEPENDENTS
 """Keywords by which other subschemas come in."""
@@ -116,6 +117,7 @@ class Lowering:
     def _write(self, node: Node, depth: int) -> Expr:
         """The alternatives of a node; branches of an `anyOf` that stands alone need no merging."""
         self.level += 1
+        spend(40)
         only = self.schemas[node[0]]
         if len(node) == 1 and isinstance(only, dict) and only.keys() == {"anyOf"}:
             written = alt(*(self.value((branch,), depth, branch) for branch in only["anyOf"]))

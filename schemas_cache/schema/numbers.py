@@ -93,6 +93,8 @@ def write_number(writing: Writing, facets: Facets, depth: int) -> Expr:
     written = _written(writing, facets, demands)
     if isinstance(written, Never):
         _report_dead_end(writing, facets, demands)
+    if written == any_number(demands.letters):
+        return writing.once(FREE if demands.letters == spelled(writing.characters) else "number", written)
     return written
 
 
@@ -120,6 +122,10 @@ def _report_dead_end(writing: Writing, facets: Facets, demands: Demands) -> None
         writing.dead_end(*at[0], f"no integer is at least {low} and at most {high}")
     else:
         writing.dead_end(*at[0], "no number satisfies all that is asked of it here")
+
+
+FREE = "json.number"
+"""The rule of all numbers."""
 
 
 @lru_cache(maxsize=256)

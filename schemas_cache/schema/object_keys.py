@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from schemas_cache.errors import Finding, PatternError, SchemaTooComplexError
 from schemas_cache.finite import FiniteAutomaton
-from schemas_cache.machines import MachineTooLargeError, intersect, unite
+from schemas_cache.machines import MachineTooLargeError, any_text, intersect, unite
 from schemas_cache.schema.evaluated import value_node
 from schemas_cache.schema.facets import Facets, Layer
 from schemas_cache.schema.key_schemas import schema_keys
@@ -30,10 +30,16 @@ _TOO_LARGE = (MachineTooLargeError, TooManyKindsError)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenKeys:
-    """Any key of a language."""
+    """Any key of a language: all `but` some, where it is no more than that, or else an automaton."""
 
-    keys: FiniteAutomaton
     node: Node
+    language: FiniteAutomaton | None
+    but: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> FiniteAutomaton:
+        """The language as an automaton; raises `MachineTooLargeError`."""
+        return without(any_text(), self.but) if self.language is None else self.language
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,6 +130,9 @@ class _Teller:
         layered = [name for layer in facets.layers.values() for name in layer.properties]
         declared = {name: self._declared(name) for name in dict.fromkeys([*layered, *facets.required])}
         others = [*declared, *facets.forbidden]
+        if not self.patterns and self.allowed is None and self.writing.characters is None:
+            node = self._open_node(frozenset())
+            return ObjectKeys(declared, {}, [] if node is None else [OpenKeys(node, None, tuple(others))])
         languages: dict[Node, FiniteAutomaton] = {}
         for kind in kinds(tuple(self.patterns)):
             node = self._open_node(kind.matched)
@@ -134,7 +143,7 @@ class _Teller:
         return ObjectKeys(
             declared,
             {name: node for node, names in finite.items() for name in names},
-            [OpenKeys(keys, node) for node, keys in languages.items() if node not in finite],
+            [OpenKeys(node, keys) for node, keys in languages.items() if node not in finite],
         )
 
     def _declared(self, name: str) -> Node | None:

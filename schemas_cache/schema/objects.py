@@ -18,10 +18,10 @@ from schemas_cache.schema.keys import by_first_character, expression
 from schemas_cache.schema.layout import Layout, layout
 from schemas_cache.schema.members import Members, UncountedMembersError, needs_parts, together
 from schemas_cache.schema.nodes import Node
-from schemas_cache.schema.object_keys import ObjectKeys, object_keys
+from schemas_cache.schema.object_keys import ObjectKeys, OpenKeys, object_keys
 from schemas_cache.schema.strings import QUOTE
 from schemas_cache.schema.writing import Writing, owner_of
-from schemas_cache.spelling import json_string, string_literal
+from schemas_cache.spelling import json_string, other_string, string_literal
 
 
 def write_object(writing: Writing, facets: Facets, depth: int) -> Expr:
@@ -84,7 +84,7 @@ class _Object:
         found = Members(
             [self._declared(name, node) for name, node in keys.declared.items()],
             [Member(self._member(name, self._value(node)), required=False) for name, node in keys.listed.items()],
-            alt(*(self._open(kind.keys, self._value(kind.node)) for kind in keys.open)),
+            alt(*(self._open(self._key_text(kind), self._value(kind.node)) for kind in keys.open)),
             self.around.comma,
             any_order=self.writing.options.key_order == "any",
         )
@@ -101,9 +101,14 @@ class _Object:
     def _member(self, name: str, value: Expr) -> Expr:
         return concat(string_literal(name, self.writing.characters), self.around.colon, mark(name, value))
 
-    def _open(self, keys: FiniteAutomaton, value: Expr) -> Expr:
-        key = concat(QUOTE, json_string(expression(keys), self.writing.characters), QUOTE)
-        return concat(key, self.around.colon, value)
+    def _open(self, key: Expr, value: Expr) -> Expr:
+        return concat(QUOTE, key, QUOTE, self.around.colon, value)
+
+    def _key_text(self, kind: OpenKeys) -> Expr:
+        return other_string(kind.but) if kind.language is None else self._spelled(kind.language)
+
+    def _spelled(self, keys: FiniteAutomaton) -> Expr:
+        return json_string(expression(keys), self.writing.characters)
 
     def _parts(self, keys: ObjectKeys) -> list[Expr]:
         """Open members apart by the first character of their keys."""
@@ -112,7 +117,7 @@ class _Object:
         except MachineTooLargeError as error:
             self._cannot_count(str(error))
             return []
-        return [self._open(part, self._value(node)) for part, node in parts]
+        return [self._open(self._spelled(part), self._value(node)) for part, node in parts]
 
     def _value(self, node: Node) -> Expr:
         """A value; a rule of its own where members are counted, since those may be written several times."""

@@ -9,7 +9,8 @@ Only ASCII is judged here: a byte below 0x80 is a character by itself. Other cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from schemas_cache.grammar import (
@@ -45,21 +46,21 @@ def prune(grammar: Grammar, characters: Characters) -> Grammar:
     if characters is not None:
         lacking = frozenset(code for code in range(_ASCII_END) if chr(code) not in characters)
         rules = {name: rebuild(rule, lambda leaf: _spellable(leaf, lacking)) for name, rule in rules.items()}
-    alive = productive(rules)
+    uses = {name: references(rule) for name, rule in rules.items()}
+    alive = productive(rules, uses)
     if len(alive) < len(rules):
-        rules = {
-            name: rebuild(rule, lambda leaf: _living(leaf, alive)) for name, rule in rules.items() if name in alive
-        }
+        rules = {name: _without_dead(rules[name], uses[name], alive) for name in rules if name in alive}
+        uses = {name: references(rule) for name, rule in rules.items()}
     if grammar.start not in rules:
         return Grammar(grammar.start, {grammar.start: NEVER})
-    return Grammar(grammar.start, _used(grammar.start, rules))
+    return Grammar(grammar.start, _used(grammar.start, rules, uses))
 
 
-def productive(rules: Mapping[str, Expr]) -> frozenset[str]:
+def productive(rules: Mapping[str, Expr], uses: Mapping[str, AbstractSet[str]]) -> frozenset[str]:
     """Names of the rules that match some text: the least set that is closed under its own rules."""
     waiting: dict[str, list[str]] = {name: [] for name in rules}
-    for name, rule in rules.items():
-        for used in set(references(rule)):
+    for name, used_by_it in uses.items():
+        for used in used_by_it:
             waiting[used].append(name)
     alive: set[str] = set()
     pending = list(rules)
@@ -71,22 +72,32 @@ def productive(rules: Mapping[str, Expr]) -> frozenset[str]:
     return frozenset(alive)
 
 
-def references(expr: Expr) -> Iterator[str]:
+def references(expr: Expr) -> set[str]:
     """Names of the rules that an expression uses."""
-    match expr:
-        case Ref(rule):
-            yield rule
-        case Concat(parts) | Alt(parts):
-            for part in parts:
-                yield from references(part)
-        case Repeat() | Mark():
-            yield from references(expr.body)
-        case Joined(members) | Picks(members):
-            for member in members:
-                yield from references(member.body)
-            yield from references(expr.more)
-        case _:
-            pass
+    found: set[str] = set()
+    todo: list[Expr] = [expr]
+    while todo:
+        part = todo.pop()
+        match part:
+            case Literal():
+                pass
+            case Ref(rule):
+                found.add(rule)
+            case Concat(parts) | Alt(parts):
+                todo += parts
+            case Repeat() | Mark():
+                todo.append(part.body)
+            case Joined(members) | Picks(members):
+                todo += (member.body for member in members)
+                todo.append(part.more)
+            case _:
+                pass
+    return found
+
+
+def _without_dead(rule: Expr, uses: AbstractSet[str], alive: frozenset[str]) -> Expr:
+    """A rule without references to rules that match nothing."""
+    return rule if uses <= alive else rebuild(rule, lambda leaf: _living(leaf, alive))
 
 
 def rebuild(expr: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
@@ -152,12 +163,12 @@ def _living(leaf: Expr, alive: frozenset[str]) -> Expr:
     return NEVER if isinstance(leaf, Ref) and leaf.rule not in alive else leaf
 
 
-def _used(start: str, rules: Mapping[str, Expr]) -> dict[str, Expr]:
+def _used(start: str, rules: Mapping[str, Expr], uses: Mapping[str, AbstractSet[str]]) -> dict[str, Expr]:
     used: set[str] = set()
     pending = [start]
     while pending:
         name = pending.pop()
         if name not in used:
             used.add(name)
-            pending += references(rules[name])
+            pending += uses[name]
     return {name: rule for name, rule in rules.items() if name in used}

@@ -30,6 +30,8 @@ from schemas_cache.schema.writing import Writing, note_pattern, owner_of
 from schemas_cache.spelling import Characters, free_string, json_string
 
 QUOTE = literal('"')
+FREE = "json.string"
+"""The rule of all strings."""
 
 _language = lru_cache(maxsize=256)(search_language)
 _intersect = lru_cache(maxsize=32)(intersect)
@@ -76,7 +78,8 @@ def write_string(writing: Writing, facets: Facets, depth: int) -> Expr:
         return NEVER
     demands = list(string_demands(writing, facets))
     if not demands:
-        return concat(QUOTE, free_string(low, high, writing.characters), QUOTE)
+        text = concat(QUOTE, free_string(low, high, writing.characters), QUOTE)
+        return writing.once(FREE, text) if (low, high) == (0, None) else text
     simple = _simple(demands, low, high, writing.characters)
     value = _product(writing, facets, demands, low, high) if simple is None else simple
     if isinstance(value, Never):

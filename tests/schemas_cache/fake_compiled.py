@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from schemas_cache.codec import CorruptEntryError, pack, unpack
+from schemas_cache.codec import Bytes, CorruptEntryError, pack, unpack
 from schemas_cache.limits import Limits
 from schemas_cache.source import Source, regex_source
 from schemas_cache.store import SchemaCache
@@ -18,49 +19,76 @@ ROW_BYTES = 4
 
 
 class FakeCompiled:
-    """Holds its source's digest as its only table, and rows that a test teaches it."""
+    """Holds its source's digest as its only table, and states and rows that a test teaches it."""
+
+    minimum_tokens = 1
 
     def __init__(self, source: Source, vocabulary: Vocabulary, filling: object = "") -> None:
-        self.digest, self.vocabulary, self.filling = source.digest, vocabulary, filling
-        self.generation = 0
+        self.source, self.vocabulary, self.filling = source, vocabulary, filling
+        self.digest, self.schema_hash = source.digest, source.schema_hash
         self.exhausted = False
+        self.known: set[int] = set()
         self._rows: dict[bytes, bytes] = {}
+        self._find: Callable[[bytes], bytes | None] = lambda _: None
         self._lock = threading.Lock()
 
     @property
     def size_bytes(self) -> int:
-        """Memory taken: what the filling says."""
-        return len(str(self.filling))
+        """Memory taken: what the filling says, and 1,000 bytes for what was learnt."""
+        return len(str(self.filling)) + 1000 * len(self.known)
 
-    def dump(self) -> bytes:
+    @property
+    def generation(self) -> int:
+        """How much is known."""
+        return len(self.known)
+
+    states = generation
+
+    @property
+    def rows(self) -> int:
+        """How many rows are known."""
+        return len(self._rows)
+
+    rows_computed = rows
+
+    def dump(self, *, with_rows: bool = True) -> bytes:  # noqa: ARG002  # rows are none of its tables
         """Tables as bytes, with all that was learnt."""
-        learnt = {digest.hex(): row.hex() for digest, row in self.learned_rows().items()}
-        return pack({"digest": self.digest, "filling": self.filling, "rows": learnt}, {})
+        with self._lock:
+            return pack({"digest": self.digest, "filling": self.filling, "known": sorted(self.known)}, {})
 
     @classmethod
-    def load(cls, data: bytes, source: Source, vocabulary: Vocabulary) -> FakeCompiled:
+    def load(cls, data: Bytes, source: Source, vocabulary: Vocabulary) -> FakeCompiled:
         """Tables from bytes."""
-        header = unpack(data)[0]
-        if header["digest"] != source.digest:
-            raise CorruptEntryError("tables of another source")
-        loaded = cls(source, vocabulary, header["filling"])
-        loaded.add_rows({bytes.fromhex(digest): bytes.fromhex(row) for digest, row in header["rows"].items()})
+        loaded = cls(source, vocabulary, unpack(data)[0]["filling"])
+        loaded.unite(data)
         return loaded
 
-    def learned_rows(self) -> dict[bytes, bytes]:
-        """All rows so far."""
+    def unite(self, data: Bytes) -> None:
+        """Learn what the bytes of another hold."""
+        header = unpack(data)[0]
+        if header["digest"] != self.digest:
+            raise CorruptEntryError("tables of another source")
         with self._lock:
-            return dict(self._rows)
+            self.known |= set(header["known"])
 
-    def add_rows(self, rows: dict[bytes, bytes]) -> None:
-        """Take rows that another process learnt."""
+    def computed_rows(self, since: int) -> dict[bytes, bytes]:
+        """Rows that were learnt here."""
         with self._lock:
-            self.generation += len(rows.keys() - self._rows.keys())
-            self._rows |= rows
+            return dict(list(self._rows.items())[since:])
+
+    def find_rows(self, find: Callable[[bytes], bytes | None]) -> None:
+        """Have rows looked up."""
+        self._find = find
+
+    def find(self, *numbers: int) -> list[bool]:
+        """Whether the rows that stand for the numbers are right where they are looked up."""
+        return [self._find(name) == row for name, row in rows(*numbers).items()]
 
     def learn(self, *numbers: int) -> None:
-        """Learn one row for each number."""
-        self.add_rows(rows(*numbers))
+        """Learn one state and one row for each number."""
+        with self._lock:
+            self.known |= set(numbers)
+            self._rows |= rows(*numbers)
 
 
 def rows(*numbers: int) -> dict[bytes, bytes]:

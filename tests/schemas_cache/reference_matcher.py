@@ -7,6 +7,7 @@ left-recursive and self-referring rules need no special case.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
@@ -22,6 +23,7 @@ from schemas_cache.grammar import (
     Machine,
     Mark,
     Never,
+    Other,
     Picks,
     Ref,
     Repeat,
@@ -92,8 +94,19 @@ class _Referee:
                 return self.ends(body, start)
             case Machine():
                 return self._machine(expr, start)
+            case Other(texts):
+                return {end for end in range(start, len(self.text) + 1) if self._other(texts, start, end)}
             case _:
                 raise TypeError(f"not an expression: {expr!r}")
+
+    def _other(self, texts: tuple[bytes, ...], start: int, end: int) -> bool:
+        """Whether this is the inside of a string as `json.dumps` writes it, and none of the texts."""
+        inside = self._bytes()[start:end]
+        try:
+            written = json.dumps(json.loads(b'"' + inside + b'"'), ensure_ascii=False).encode()
+        except ValueError:
+            return False
+        return written == b'"' + inside + b'"' and inside not in texts
 
     def _concat(self, parts: tuple[Expr, ...], start: int) -> set[int]:
         here = {start}

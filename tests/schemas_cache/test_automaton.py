@@ -27,6 +27,7 @@ from schemas_cache.grammar import (
     optional,
     repeat,
 )
+from schemas_cache.limits import Limits
 from tests.schemas_cache.machines import automaton_of, pattern_automaton, texts
 from tests.schemas_cache.reference_matcher import matches
 
@@ -294,6 +295,6 @@ def test_pointer_names_the_value_being_written() -> None:
 def test_state_limit_is_an_error_with_figure_and_limit() -> None:
     """Growth while decoding is bounded too."""
     automaton = automaton_of(repeat(A_OR_B, 0, 10_000))
-    bounded = Automaton(automaton.nfa, automaton.alphabet, max_states=100)
+    bounded = Automaton(automaton.nfa, automaton.alphabet, limits=Limits(max_states=100))
     with pytest.raises(SchemaTooComplexError, match="100"):
         bounded.walk(START, b"a" * 200)

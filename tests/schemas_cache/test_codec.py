@@ -108,8 +108,12 @@ def test_a_valid_digest_does_not_make_content_trusted(position: int, replacement
     "index",
     [
         [],
-        {"header": {}, "arrays": [["a", 0]]},
-        {"header": {}, "arrays": [["a", -64]]},
+        {"header": {}, "arrays": [["a", "<i4"]]},
+        {"header": {}, "arrays": [["a", "|O", [1], "C"]]},
+        {"header": {}, "arrays": [["a", "i4,i4", [1], "C"]]},
+        {"header": {}, "arrays": [["a", "<i4", [-16], "C"]]},
+        {"header": {}, "arrays": [["a", "<i4", [1e9], "C"]]},
+        {"header": {}, "arrays": [["a", "<i4", [1000], "C"]]},
         {"header": 1, "arrays": []},
         {"header": {}, "arrays": {"a": 1}},
     ],
@@ -138,5 +142,11 @@ def test_another_format_version_is_named() -> None:
 
 def test_objects_are_refused() -> None:
     """Arrays of Python objects would need pickle, so they are refused when packing."""
-    with pytest.raises(ValueError, match="Object arrays cannot be saved"):
+    with pytest.raises(ValueError, match="a is an array of object"):
         pack({}, {"a": np.array([{}], dtype=object)})
+
+
+def test_records_are_refused() -> None:
+    """The type of an array of records is more than its name says, so packing refuses it."""
+    with pytest.raises(ValueError, match="which is not plain bytes"):
+        pack({}, {"a": np.zeros(2, [("x", np.int32), ("y", np.int8)])})

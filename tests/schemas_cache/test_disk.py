@@ -16,7 +16,8 @@ from typing import Any
 import diskcache
 import pytest
 
-from schemas_cache.disk import TROUBLE_PAUSE_S, BytesDisk, DiskTier
+from schemas_cache.bytes_cache import BytesDisk
+from schemas_cache.disk import TROUBLE_PAUSE_S, DiskTier
 
 SMALL, LARGE = b"small", bytes(100_000)  # within the database, and in a file of its own
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from dataclasses import replace
 
-from schemas_cache import entries
-from schemas_cache.codec import CorruptEntryError, pack
-from schemas_cache.entries import cache_key, rows_entry, rows_from, tables_entry, tables_from
+import pytest
+
+from schemas_cache.bytes_cache import StoredValue
+from schemas_cache.codec import CorruptEntryError
+from schemas_cache.compile import compile_regex, compile_source
+from schemas_cache.entries import (
+    cache_key,
+    describe,
+    described_by,
+    label_of,
+    row_name,
+    stamp_of,
+    tables_entry,
+    tables_from,
+)
 from schemas_cache.schema.options import SchemaOptions
+from schemas_cache.sight import CONTENT_BASED
 from schemas_cache.source import choice_source, json_object_source, regex_source, schema_source
 from schemas_cache.vocabulary import Vocabulary
 
@@ -45,7 +56,7 @@ def test_whatever_shapes_the_language_shapes_the_key() -> None:
 
 def test_tables_come_back() -> None:
     """The dump of tables survives its label."""
-    assert tables_from(tables_entry(KEY, b"tables"), KEY) == b"tables"
+    assert bytes(tables_from(tables_entry(KEY, b"tables"), KEY)) == b"tables"
 
 
 @pytest.mark.parametrize("entry", [b"", b"tables", tables_entry(OTHER_KEY, b"tables")])
@@ -55,27 +66,32 @@ def test_tables_of_another_key_are_corrupt(entry: bytes) -> None:
         tables_from(entry, KEY)
 
 
-@given(st.dictionaries(st.binary(min_size=16, max_size=16), st.binary(min_size=8, max_size=8)))
-def test_rows_come_back(rows: dict[bytes, bytes]) -> None:
-    """Rows survive packing, none and many."""
-    assert rows_from(rows_entry(KEY, rows, 8), KEY, 8) == rows
+def test_a_stamp_tells_contents_apart() -> None:
+    """Entries of one key have one stamp where their tables are equal, and different ones where they are not."""
+    compiled = compile_source(json_object_source(), Vocabulary([bytes([byte]) for byte in range(256)], []))
+    first, again = (tables_entry(KEY, compiled.dump()) for _ in range(2))
+    compiled.matcher().advance_bytes(b'{"a": 1}')
+    assert stamp_of(first) == stamp_of(again) != stamp_of(tables_entry(KEY, compiled.dump()))
 
 
-@pytest.mark.parametrize(("key", "row_bytes"), [(OTHER_KEY, 8), (KEY, 4), (KEY, 16)])
-def test_rows_of_another_key_or_length_are_corrupt(key: str, row_bytes: int) -> None:
-    """Rows stored under another key, or for another number of tokens, are not read."""
-    with pytest.raises(CorruptEntryError):
-        rows_from(rows_entry(KEY, {bytes(16): bytes(8)}, 8), key, row_bytes)
+def test_rows_of_two_schemas_have_two_names_unless_digests_are_content() -> None:
+    """A digest that depends on the numbers of one schema's states is never taken for another's."""
+    same = row_name(KEY, bytes(16)) == row_name(OTHER_KEY, bytes(16))
+    assert same == CONTENT_BASED
+    assert row_name(KEY, bytes(16)) == row_name(KEY, bytes(16))
+    assert row_name(KEY, bytes(16)) != row_name(KEY, bytes([1] * 16))
 
 
-def test_tables_are_no_rows() -> None:
-    """A container without rows in it is corrupt as rows."""
-    with pytest.raises(CorruptEntryError):
-        rows_from(pack({"key": KEY}, {}), KEY, 8)
+def test_a_label_says_what_an_entry_is() -> None:
+    """What is written beside an entry comes back as its description."""
+    compiled = compile_regex("ab*", VOCABULARY)
+    about = describe(KEY, compiled, 1.5, 2.5)
+    read = described_by(StoredValue(KEY, label_of(about), 7, 2.5))
+    assert read == replace(about, size_bytes=7, tier="disk")
+    assert (compiled.schema_hash, VOCABULARY.fingerprint, "regex") == (about.schema_hash, about.vocabulary, about.kind)
 
 
-def test_rows_beyond_the_limit_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first rows stay where all would be too many."""
-    monkeypatch.setattr(entries, "ROWS_LIMIT_BYTES", 24)
-    rows = {bytes([n]) * 16: bytes([n]) * 8 for n in range(9)}
-    assert list(rows_from(rows_entry(KEY, rows, 8), KEY, 8)) == list(rows)[:3]
+@pytest.mark.parametrize("label", ["", "{}", "[]", "null", '{"schema_hash": 1}', "\0", None])
+def test_a_foreign_label_is_no_description(label: str) -> None:
+    """A label that was damaged, or that another program wrote, is left out of listings."""
+    assert described_by(StoredValue(KEY, label, 7, 2.5)) is None

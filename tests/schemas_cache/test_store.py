@@ -15,13 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from schemas_cache import memory
+from schemas_cache.codec import Bytes, unpack
 from schemas_cache.disk import DiskTier
-from schemas_cache.entries import cache_key, rows_from, rows_key, tables_entry
+from schemas_cache.entries import cache_key, row_name, tables_entry, tables_from
 from schemas_cache.errors import CompileTimeoutError, Finding, SchemaError
 from schemas_cache.limits import Limits
 from schemas_cache.store import Lookup, SchemaCache
 from tests.schemas_cache.fake_compiled import (
-    ROW_BYTES,
     VOCABULARY,
     CountingCompiler,
     FakeCompiled,
@@ -137,6 +138,17 @@ def test_memory_is_bounded_by_bytes(folder: Path, compiler: CountingCompiler) ->
     tiers = [cache.get(source(n), VOCABULARY).tier for n in (3, 2, 0)]
     cache.close()
     assert tiers == ["memory", "memory", "disk"]
+
+
+def test_memory_is_bounded_after_learning_too(compiler: CountingCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry that grows beyond the bound while it is used pushes out the others at the next look."""
+    monkeypatch.setattr(memory, "TRIM_EVERY_S", -1.0)
+    cache = open_cache(None, compiler, memory_bytes=50_000)
+    first, second = fake(cache.get(source(0), VOCABULARY)), fake(cache.get(source(1), VOCABULARY))
+    second.learn(*range(60))
+    assert (first.size_bytes, second.size_bytes) == (0, 60_000)
+    tiers = [cache.get(source(n), VOCABULARY).tier for n in (1, 0, 1)]
+    assert tiers == ["memory", "miss", "miss"]
 
 
 def test_options_reach_the_source(compiler: CountingCompiler) -> None:
@@ -332,8 +344,8 @@ def test_exit_without_close_writes(folder: Path, compiler: CountingCompiler) -> 
         assert child.communicate(timeout=30)[0] == "miss\n"
     cache = open_cache(folder, compiler)
     lookup = cache.get(source(), VOCABULARY)
+    assert (lookup.tier, fake(lookup).known, fake(lookup).find(1, 2, 3)) == ("disk", {1, 2}, [True, True, False])
     cache.close()
-    assert (lookup.tier, fake(lookup).learned_rows()) == ("disk", rows(1, 2))
 
 
 def test_a_forgotten_cache_writes_and_ends_its_thread(folder: Path, compiler: CountingCompiler) -> None:
@@ -348,28 +360,34 @@ def test_a_forgotten_cache_writes_and_ends_its_thread(folder: Path, compiler: Co
     assert DiskTier(folder).get(KEY) is not None
 
 
-def stored_rows(folder: Path) -> dict[bytes, bytes]:
-    """Rows on disk."""
-    entry = DiskTier(folder).get(rows_key(KEY))
-    return {} if entry is None else rows_from(entry, KEY, ROW_BYTES)
+def stored_states(folder: Path) -> set[int]:
+    """States on disk."""
+    entry = DiskTier(folder).get(KEY)
+    return set() if entry is None else set(unpack(tables_from(entry, KEY))[0]["known"])
+
+
+def stored_rows(folder: Path) -> list[int]:
+    """The numbers up to ten whose rows are on disk."""
+    disk = DiskTier(folder)
+    return [n for n in range(10) for name in rows(n) if disk.find_row(VOCABULARY, row_name(KEY, name)) is not None]
 
 
 def test_writing_behind_needs_no_flush(folder: Path, compiler: CountingCompiler) -> None:
-    """Tables are written at once, rows learnt later after the delay; after a hit on disk too."""
+    """Tables are written at once, what is learnt later after the delay; after a hit on disk too."""
     cache = open_cache(folder, compiler, write_delay_s=0.02)
     compiled = fake(cache.get(source(), VOCABULARY))
     wait_until(lambda: DiskTier(folder).get(KEY) is not None)
     compiled.learn(1)
-    wait_until(lambda: stored_rows(folder) == rows(1))
+    wait_until(lambda: (stored_states(folder), stored_rows(folder)) == ({1}, [1]))
     cache.close()
     cache = open_cache(folder, compiler, write_delay_s=0.02)
     fake(cache.get(source(), VOCABULARY)).learn(2)
-    wait_until(lambda: stored_rows(folder) == rows(1, 2))
+    wait_until(lambda: (stored_states(folder), stored_rows(folder)) == ({1, 2}, [1, 2]))
     cache.close()
 
 
-def test_rows_of_two_caches_are_merged(folder: Path, compiler: CountingCompiler) -> None:
-    """Two caches that learn different rows lose nothing, and who learns is taught what is there."""
+def test_two_caches_lose_nothing_of_each_other(folder: Path, compiler: CountingCompiler) -> None:
+    """Two caches that learn different things lose nothing, and who learns is taught what is there."""
     first, second = open_cache(folder, compiler), open_cache(folder, compiler)
     compiled = [fake(cache.get(source(), VOCABULARY)) for cache in (first, second)]
     first.flush()
@@ -379,11 +397,29 @@ def test_rows_of_two_caches_are_merged(folder: Path, compiler: CountingCompiler)
     second.close()
     compiled[0].learn(4)
     first.close()
-    assert [one.learned_rows() for one in compiled] == [rows(1, 2, 3, 4), rows(1, 2, 3)]
-    assert stored_rows(folder) == rows(1, 2, 3, 4)
-    third = open_cache(folder, compiler)
-    assert fake(third.get(source(), VOCABULARY)).learned_rows() == rows(1, 2, 3, 4)
-    third.close()
+    assert [one.known for one in compiled] == [{1, 2, 3, 4}, {1, 2, 3}]
+    assert (stored_states(folder), stored_rows(folder)) == ({1, 2, 3, 4}, [1, 2, 3, 4])
+
+
+def test_who_writes_between_reading_and_writing_loses_nothing(folder: Path, compiler: CountingCompiler) -> None:
+    """Where others write each time that a cache is about to, it learns from each, and no write undoes another."""
+    first, second = open_cache(folder, compiler), open_cache(folder, compiler)
+    compiled = [fake(cache.get(source(), VOCABULARY)) for cache in (first, second)]
+    unite = compiled[0].unite
+
+    def unite_late(data: Bytes) -> None:
+        unite(data)
+        if len(compiled[1].known) < 4:
+            compiled[1].learn(len(compiled[1].known))
+            second.flush()
+
+    compiled[0].unite = unite_late  # type: ignore[method-assign]
+    compiled[1].learn(0)
+    second.flush()
+    compiled[0].learn(9)
+    first.close()
+    second.close()
+    assert stored_states(folder) == {0, 1, 2, 3, 9}
 
 
 def test_rows_outlive_tables_that_were_evicted(folder: Path, compiler: CountingCompiler) -> None:
@@ -396,8 +432,18 @@ def test_rows_outlive_tables_that_were_evicted(folder: Path, compiler: CountingC
     DiskTier(folder).delete(KEY)
     cache = open_cache(folder, compiler)
     lookup = cache.get(source(), VOCABULARY)
+    assert (lookup.tier, fake(lookup).find(1, 2)) == ("miss", [True, False])
     cache.close()
-    assert (lookup.tier, fake(lookup).learned_rows()) == ("miss", rows(1))
+
+
+def test_rows_written_later_are_found_by_who_was_there(folder: Path, compiler: CountingCompiler) -> None:
+    """A process finds rows that another has written since, without a restart."""
+    first, second = open_cache(folder, compiler), open_cache(folder, compiler, write_delay_s=0.02)
+    compiled = [fake(cache.get(source(), VOCABULARY)) for cache in (first, second)]
+    compiled[0].learn(1)
+    first.close()
+    wait_until(lambda: compiled[1].find(1) == [True])
+    second.close()
 
 
 def test_what_leaves_memory_is_written_first(folder: Path, compiler: CountingCompiler) -> None:
@@ -409,8 +455,8 @@ def test_what_leaves_memory_is_written_first(folder: Path, compiler: CountingCom
     cache.get(source(1), VOCABULARY)
     cache.flush()
     back = cache.get(source(0), VOCABULARY)
+    assert (back.tier, fake(back).known, fake(back).find(1)) == ("disk", {1}, [True])
     cache.close()
-    assert (back.tier, fake(back).learned_rows()) == ("disk", rows(1))
 
 
 def test_a_closed_cache_still_answers(folder: Path, compiler: CountingCompiler) -> None:
@@ -471,20 +517,6 @@ def test_a_corrupt_entry_is_a_miss_and_is_rewritten(
     assert [lookup.tier, again.tier] == ["miss", "disk"]
     assert fake(again).digest == source().digest
     assert caplog.text.count("is corrupt and will be replaced") == 1
-
-
-def test_corrupt_rows_cost_only_themselves(folder: Path, compiler: CountingCompiler) -> None:
-    """Rows that cannot be read are left out, and replaced when more is learnt."""
-    cache = open_cache(folder, compiler)
-    cache.get(source(), VOCABULARY)
-    cache.close()
-    DiskTier(folder).put(rows_key(KEY), b"foreign")
-    cache = open_cache(folder, compiler)
-    lookup = cache.get(source(), VOCABULARY)
-    assert (lookup.tier, fake(lookup).learned_rows()) == ("disk", {})
-    fake(lookup).learn(1)
-    cache.close()
-    assert stored_rows(folder) == rows(1)
 
 
 def test_a_folder_that_cannot_be_costs_one_warning(

@@ -7,56 +7,16 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
-from schemas_cache.compile import CompiledSchema, compile_source
+from schemas_cache.compile import compile_source
 from schemas_cache.disk import DiskTier
 from schemas_cache.entries import cache_key
 from schemas_cache.errors import SchemaError
-from schemas_cache.source import Source, choice_source, json_object_source, regex_source, schema_source
+from schemas_cache.source import Source, json_object_source, schema_source
 from schemas_cache.store import SchemaCache
-from schemas_cache.vocabulary import Vocabulary
-
-ROOT = Path(__file__).parents[2]
-WHOLE = [bytes([byte]) for byte in range(256)]
-VOCABULARY = Vocabulary(
-    [*WHOLE, b'{"', b'": ', b'", "', b"true", b"ab", "上級".encode(), "級".encode()[:2], b""], [263]
-)
-TREE: dict[str, Any] = {
-    "type": "object",
-    "properties": {"name": {"type": "string", "maxLength": 5}, "children": {"type": "array", "items": {"$ref": "#"}}},
-    "required": ["name"],
-    "additionalProperties": False,
-}
-SOURCES = {
-    "integer": schema_source({"type": "integer", "minimum": 1, "maximum": 9999}),
-    "tree": schema_source(TREE),
-    "strings": schema_source(
-        {"type": "array", "items": {"type": "string", "minLength": 2, "maxLength": 4}, "maxItems": 3}
-    ),
-    "object": json_object_source(),
-    "regex": regex_source("(a|b)*a(a|b){4}"),
-    "choice": choice_source(["ab", "abc", "上級"]),
-}
-
-
-def assert_same_masks(expected: CompiledSchema, got: CompiledSchema, seed: int, steps: int = 60) -> None:
-    """Walk both at random, on the same way, and compare every mask."""
-    chance = random.Random(seed)
-    first, second = expected.matcher(), got.matcher()
-    for _ in range(steps):
-        mask = first.mask()
-        assert np.array_equal(mask, second.mask())
-        allowed = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))
-        if not len(allowed):
-            break
-        token_id = int(chance.choice(allowed))
-        first.advance(token_id)
-        second.advance(token_id)
-    assert (first.accepting, first.finished, first.pointer()) == (second.accepting, second.finished, second.pointer())
+from tests.schemas_cache.tables import ROOT, SOURCES, VOCABULARY, assert_same_masks
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -74,29 +34,34 @@ def test_every_tier_masks_as_if_just_compiled(tmp_path: Path, name: str) -> None
 
 
 def test_what_was_learnt_is_there_after_a_restart(tmp_path: Path) -> None:
-    """Rows and states of the first process are known to the second before it takes a step."""
+    """States and rows of the first process are known to the second: on the same way it learns nothing."""
     cache = SchemaCache(tmp_path)
     before = cache.get(SOURCES["tree"], VOCABULARY).compiled
     assert_same_masks(before, before, seed=1)
     cache.close()
     cache = SchemaCache(tmp_path)
     after = cache.get(SOURCES["tree"], VOCABULARY).compiled
-    cache.close()
-    assert before.learned_rows() == after.learned_rows()
     assert before.generation == after.generation
+    assert_same_masks(before, after, seed=1)
+    assert (before.generation, before.rows, 0) == (after.generation, after.rows, after.rows_computed)
+    cache.close()
 
 
-def test_two_caches_merge_their_rows(tmp_path: Path) -> None:
-    """What two processes learnt on different ways is together on disk."""
+@pytest.mark.parametrize("name", SOURCES)
+def test_two_caches_unite_what_they_learn(tmp_path: Path, name: str) -> None:
+    """What two processes learnt on different ways is together on disk: a third learns nothing on either."""
     caches = [SchemaCache(tmp_path, write_delay_s=3600) for _ in range(2)]
-    compiled = [cache.get(SOURCES["tree"], VOCABULARY).compiled for cache in caches]
+    compiled = [cache.get(SOURCES[name], VOCABULARY).compiled for cache in caches]
     for seed, one in enumerate(compiled):
         assert_same_masks(one, one, seed)
-    learnt = compiled[0].learned_rows() | compiled[1].learned_rows()
     for cache in caches:
         cache.close()
     cache = SchemaCache(tmp_path)
-    assert cache.get(SOURCES["tree"], VOCABULARY).compiled.learned_rows() == learnt
+    united = cache.get(SOURCES[name], VOCABULARY).compiled
+    known = united.generation
+    for seed in range(2):
+        assert_same_masks(compile_source(SOURCES[name], VOCABULARY), united, seed)
+    assert (known, 0) == (united.generation, united.rows_computed)
     cache.close()
 
 

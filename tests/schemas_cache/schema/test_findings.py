@@ -9,6 +9,7 @@ from schemas_cache.schema import SchemaOptions, lower
 from tests.schemas_cache.schema.documents import OPEN, accepts, grammar
 
 LOOSE = SchemaOptions(strict=False)
+MANY_NAMES = {"properties": {f"{i:04d}" * 3: True for i in range(3000)}, "additionalProperties": True}
 
 
 def findings(schema: Any) -> list[tuple[str, str, str]]:
@@ -261,13 +262,19 @@ def test_older_drafts_ignore_what_stands_beside_a_reference() -> None:
     assert [(warning.pointer, warning.keyword) for warning in warnings] == [("#", "maxLength")]
 
 
+def test_open_keys_that_cannot_all_be_spelled_have_an_automaton_and_its_limit() -> None:
+    """Where characters are lacking, all names but the declared ones are a product; with all characters they are not."""
+    with pytest.raises(SchemaTooComplexError, match="20000 states"):
+        lower(MANY_NAMES, SchemaOptions(), frozenset(map(chr, range(0x20, 0x7F))))
+    assert lower(MANY_NAMES, SchemaOptions(), None)
+
+
 @pytest.mark.parametrize(
     ("figure", "schema"),
     [
         ("10001 properties", {"properties": {str(i): True for i in range(10_001)}}),
         ("20001 enum values", {"enum": list(range(20_001))}),
         ("4096", {"$defs": {str(i): {"anyOf": [{"minLength": i}, {"maxLength": 90 - i}]} for i in range(13)}}),
-        ("20000 states", {"properties": {f"{i:04d}" * 3: True for i in range(3000)}, "additionalProperties": True}),
     ],
 )
 def test_limits_are_named_with_the_figure(figure: str, schema: Any) -> None:
