@@ -244,7 +244,9 @@ class Automaton:
     def _make_room(self, states: int) -> None:
         """Have rows for so many states."""
         while states > len(self.next_state):
-            self.next_state = np.concatenate([self.next_state, np.zeros_like(self.next_state)])
+            grown = np.zeros((2 * len(self.next_state), self.next_state.shape[1]), np.int32)  # unwritten: no memory
+            grown[: len(self.next_state)] = self.next_state
+            self.next_state = grown
 
     def _begin(self) -> None:
         if self.distance[self.nfa.start] < INFINITE:

@@ -15,9 +15,10 @@ Cost: 20 us for a look-up of a small value, 60 us with a file; 6 ms to open. Pag
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ PRAGMAS = {
     "sqlite_wal_autocheckpoint": 256,  # pages: the log beside the database stays near 1 MB
     "sqlite_journal_size_limit": 1 << 20,
 }
+READ_ATTEMPTS = 3  # each time another process would have to replace the value
 USED = "least-recently-stored"  # evicted first; a use counts as storing
 
 
@@ -134,6 +136,38 @@ class BytesCache(diskcache.Cache):  # type: ignore[misc]  # the library has no t
         except FileNotFoundError:
             return True
 
+    def find(self, key: str) -> tuple[bytes | None, str]:
+        """Return a value and its label, or None and nothing; again where it was replaced while it was read."""
+        for _ in range(READ_ATTEMPTS):
+            value, label = self.get(key, tag=True)
+            if value is not None or key not in self:
+                break
+        return value, label if isinstance(label, str) else ""
+
+    def exchange(self, key: str, change: Callable[[bytes | None], bytes | None], label: str) -> None:
+        """Replace a value by what `change` makes of it; None leaves it. Old files go when others read the new one.
+
+        The library's `set` inside a transaction removes the old file before the end of it, and readers miss it.
+        """
+        with self._transact() as (sql, remove_file):
+            value = change(self.find(key)[0])
+            if value is None:
+                return
+            size, mode, filename, inline = self.disk.store(value, False, key)
+            columns = (None, label, size, mode, filename, inline)
+            try:
+                rows = sql("SELECT rowid, filename FROM Cache WHERE key = ? AND raw = 1", (key,)).fetchall()
+                if rows:
+                    self._row_update(rows[0][0], time.time(), columns)
+                else:
+                    self._row_insert(key, True, time.time(), columns)
+            except sqlite3.Error:
+                if filename:
+                    self.disk.remove(filename)
+                raise
+            for _, old_filename in rows:
+                remove_file(old_filename)
+
     def mark_used(self, keys: Iterable[str]) -> None:
         """Move entries to the end of the order in which they are evicted."""
         now_s = time.time()
@@ -173,10 +207,11 @@ class BytesCache(diskcache.Cache):  # type: ignore[misc]  # the library has no t
         """Delete value files that no entry names: a writer was killed between the two."""
         named = {name for (name,) in self._sql("SELECT filename FROM Cache WHERE filename IS NOT NULL").fetchall()}
         root, before_s = Path(self.directory), time.time() - ORPHAN_AGE_S
-        for path in root.glob("*/*/*.val"):
-            with suppress(FileNotFoundError):  # another process cleans up too
-                if str(path.relative_to(root)) not in named and path.stat().st_mtime < before_s:
-                    path.unlink()
+        for folder, _, files in os.walk(root):  # which takes no notice of folders that go meanwhile
+            for path in (Path(folder, name) for name in files if name.endswith(".val")):
+                with suppress(FileNotFoundError):  # another process cleans up too
+                    if str(path.relative_to(root)) not in named and path.stat().st_mtime < before_s:
+                        path.unlink()
 
 
 def is_sound(database: Path, busy_timeout_s: float) -> bool:

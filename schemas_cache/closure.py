@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from schemas_cache.alphabet import Alphabet
 from schemas_cache.distance import INFINITE
+from schemas_cache.errors import Finding, SchemaTooComplexError
 from schemas_cache.frames import ACCEPT, NO_FRAME, Frames
+from schemas_cache.limits import MAX_CONFIGURATIONS
 from schemas_cache.nfa import CALL, COUNT, ENTER, GO_ON, LEAVE, LOOP, NOT_FREE, PASS, PICK, RETURN, TAIL, Nfa
 from schemas_cache.work import spend
 
@@ -128,6 +130,9 @@ class Closure:
                 accepting = accepting or links[0][0] == ACCEPT
                 todo.extend(link for link in links if link[0] != ACCEPT)
         spend(moves)
+        if len(reached) > MAX_CONFIGURATIONS:
+            reason = f"a state needs {len(reached)} configurations, and the limit is {MAX_CONFIGURATIONS}"
+            raise SchemaTooComplexError([Finding("#", "", reason, "let fewer optional members or branches come next")])
         return tuple(sorted(reached.items())), accepting
 
     def live_letters(self, configurations: Configurations) -> NDArray[np.bool_]:

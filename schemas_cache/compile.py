@@ -96,7 +96,7 @@ class CompiledSchema:
 
     @property
     def estimated_states(self) -> int:
-        """About how many states the texts of the schema visit: the places of its NFA, or those found by now; counts add."""
+        """About how many states the texts of the schema visit: places of its NFA, or those found by now; counts add."""
         return max(self.tokens.automaton.nfa.states, len(self.tokens.automaton))
 
     @property

@@ -54,6 +54,29 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+class _Access:
+    """One open cache, and the lock that whoever uses it holds."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._cache: BytesCache | None = None
+
+    def open(self, folder: Path) -> BytesCache:
+        """Return the cache, opened at the first call, and again where the folder was deleted meanwhile."""
+        if self._cache is not None and self._cache.is_replaced():
+            self.forget()
+        if self._cache is None:
+            self._cache = BytesCache(folder, BUSY_TIMEOUT_S)
+        return self._cache
+
+    def forget(self) -> None:
+        """Close the cache; the next call opens it anew."""
+        cache, self._cache = self._cache, None
+        if cache is not None:
+            with suppress(sqlite3.Error):
+                cache.close()
+
+
 class DiskTier:
     """Bytes under text keys; safe from several threads and processes; never raises for trouble with the disk.
 
@@ -70,12 +93,13 @@ class DiskTier:
         self.rows_limit_bytes = int(size_limit_bytes * ROWS_SHARE)
         self.tables_limit_bytes = size_limit_bytes - self.rows_limit_bytes
         self._tables, self._locks = folder / "tables", folder / "locks"
-        self._cache: BytesCache | None = None
-        self._using = threading.RLock()  # over the cache, which has one connection
+        self._reading, self._writing = _Access(), _Access()  # who reads does not wait for who writes
+        self._counting = threading.Lock()  # over the uses
         self._row_files: dict[str, RowFile] = {}
         self._used: set[str] = set()
         self._swept = False
         self._paused_until_s = 0.0  # on the monotonic clock; infinite once closed
+        self._rows_paused_until_s = 0.0  # tables are of use without them
         self._warned = False
 
     @property
@@ -89,10 +113,11 @@ class DiskTier:
 
     def get_labelled(self, key: str) -> tuple[bytes | None, str]:
         """Return the value and its label, or None and nothing."""
-        value, label = self._attempt(lambda cache: cache.get(key, tag=True), (None, None))
+        nothing: tuple[bytes | None, str] = None, ""
+        value, label = self._read(lambda cache: cache.find(key), nothing)
         if value is not None:
             self.used([key])
-        return value, label if isinstance(label, str) else ""
+        return value, label
 
     def put(self, key: str, value: bytes, label: str = "") -> bool:
         """Store a value; False if it could not be. `label` is a short text for `stored`."""
@@ -105,44 +130,47 @@ class DiskTier:
         """
 
         def replace(cache: BytesCache) -> bool:
-            with cache.transact():
-                value = change(cache.get(key))
-                if value is None:
-                    return True
-                if len(value) > self.tables_limit_bytes // 2:
-                    return False
-                cache.set(key, value, tag=label)
+            cache.exchange(key, change_within_limit, label)
             self._keep_within_limit(cache)
-            return True
+            return not too_large
 
-        return self._attempt(replace, False)
+        too_large = list[int]()
+
+        def change_within_limit(stored: bytes | None) -> bytes | None:
+            value = change(stored)
+            if value is None or len(value) <= self.tables_limit_bytes // 2:
+                return value
+            too_large.append(len(value))
+            return None
+
+        return self._write(replace, False)
 
     def delete(self, *keys: str) -> int:
         """Remove the entries that are there; how many those were."""
-        return self._attempt(lambda cache: sum(bool(cache.delete(key)) for key in keys), 0)
+        return self._write(lambda cache: sum(bool(cache.delete(key)) for key in keys), 0)
 
     def clear(self) -> int:
         """Remove everything, mask rows too; how many entries that was."""
         self._attempt_rows(lambda: shutil.rmtree(self.folder / "rows", ignore_errors=True), None)
-        return self._attempt(lambda cache: int(cache.clear()), 0)
+        return self._write(lambda cache: int(cache.clear()), 0)
 
     def stored(self) -> list[StoredValue]:
         """Say what there is, the least recently used first, without reading it."""
-        return self._attempt(lambda cache: cache.values_stored(), [])
+        return self._read(lambda cache: cache.values_stored(), [])
 
     def size_bytes(self) -> int:
         """Bytes that the entries take on disk, rows left out."""
-        return self._attempt(lambda cache: cache.size_bytes(), 0)
+        return self._read(lambda cache: cache.size_bytes(), 0)
 
     def used(self, keys: Iterable[str]) -> None:
         """Count a use of entries; what was used longest ago is evicted first."""
-        with self._using:
+        with self._counting:
             self._used.update(keys)
 
     def write_uses(self) -> None:
         """Write the uses gathered so far, for other processes and for the next start."""
         if self._used:
-            self._attempt(self._mark_used, None)
+            self._write(self._mark_used, None)
 
     def find_row(self, vocabulary: Vocabulary, digest: bytes) -> bytes | None:
         """Return a packed mask row, or None."""
@@ -203,34 +231,42 @@ class DiskTier:
     def close(self) -> None:
         """Leave the disk alone from now on."""
         self._paused_until_s = float("inf")
-        with self._using:
-            self._forget()
+        for access in (self._reading, self._writing):
+            with access.lock:
+                access.forget()
         for rows in self._row_files.values():
             rows.close()
 
-    def _attempt(self, action: Callable[[BytesCache], T], otherwise: T) -> T:
-        """Run `action` on the open cache; after trouble return `otherwise`."""
-        with self._using:
+    def _read(self, action: Callable[[BytesCache], T], otherwise: T) -> T:
+        """Run what only reads; after trouble return `otherwise`."""
+        return self._attempt(self._reading, action, otherwise)
+
+    def _write(self, action: Callable[[BytesCache], T], otherwise: T) -> T:
+        """Run what writes; after trouble return `otherwise`."""
+        return self._attempt(self._writing, action, otherwise)
+
+    def _attempt(self, access: _Access, action: Callable[[BytesCache], T], otherwise: T) -> T:
+        with access.lock:
             if not self.available:
                 return otherwise
             try:
-                return action(self._open())
+                return action(access.open(self._tables))
             except (*TROUBLE, *FOREIGN) as error:
                 self._trouble(error)
+                access.forget()
                 if is_damage(error):
                     self._repair()
-                else:
-                    self._forget()
                 return otherwise
 
     def _attempt_rows(self, action: Callable[[], T], otherwise: T) -> T:
         """Run what reads or writes rows; after trouble return `otherwise`."""
-        if not self.available:
+        if not self.available or time.monotonic() < self._rows_paused_until_s:
             return otherwise
         try:
             return action()
         except OSError as error:
-            self._trouble(error)
+            self.warn(error)
+            self._rows_paused_until_s = time.monotonic() + TROUBLE_PAUSE_S
             return otherwise
 
     def _rows(self, vocabulary: Vocabulary) -> RowFile:
@@ -250,21 +286,6 @@ class DiskTier:
         rows.refresh()
         return self._row_files.setdefault(vocabulary.fingerprint, rows)
 
-    def _open(self) -> BytesCache:
-        """Return the cache, opened at the first call, and again where the folder was deleted meanwhile."""
-        if self._cache is not None and self._cache.is_replaced():
-            self._forget()
-        if self._cache is None:
-            self._cache = BytesCache(self._tables, BUSY_TIMEOUT_S)
-        return self._cache
-
-    def _forget(self) -> None:
-        """Close the cache; the next call opens it anew."""
-        cache, self._cache = self._cache, None
-        if cache is not None:
-            with suppress(sqlite3.Error):
-                cache.close()
-
     def _keep_within_limit(self, cache: BytesCache) -> None:
         """Evict what is too much, and once in a process delete what killed writers left."""
         if cache.size_bytes() > self.tables_limit_bytes:
@@ -276,7 +297,8 @@ class DiskTier:
 
     def _mark_used(self, cache: BytesCache) -> None:
         """Write the uses gathered so far."""
-        used, self._used = self._used, set()
+        with self._counting:
+            used, self._used = self._used, set()
         cache.mark_used(used)
 
     def _file_lock(self, name: str) -> filelock.FileLock:
@@ -292,7 +314,6 @@ class DiskTier:
 
     def _repair(self) -> None:
         """Delete a damaged database and its files, unless another process has already."""
-        self._forget()
         with suppress(*TROUBLE), self._file_lock("repair").acquire(timeout=BUSY_TIMEOUT_S):
             if not is_sound(self._tables / DBNAME, BUSY_TIMEOUT_S):
                 shutil.rmtree(self._tables)

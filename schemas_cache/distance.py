@@ -45,7 +45,7 @@ def block_distances(nfa: Nfa) -> NDArray[np.int64]:
     begin, users, steps = _users(nfa)
     through = _Operations(nfa)
     distance = [0 if kind in (LOOP, RETURN, LEAVE) else far for kind in nfa.op.tolist()]
-    spend(3 * nfa.states)
+    spend(nfa.states)
     near: dict[int, list[int]] = {0: [state for state, known in enumerate(distance) if known == 0]}
     order = [0]  # a heap of the distances that there are
     while order:
@@ -69,7 +69,7 @@ def block_distances(nfa: Nfa) -> NDArray[np.int64]:
 
 
 def _users(nfa: Nfa) -> tuple[list[int], list[int], list[int]]:
-    """Who may come nearer when a state does: users of state s, and the bytes between or _BY_OPERATION, from begin[s]."""
+    """From begin[s] on: who may come nearer when state s does, and the bytes between, or _BY_OPERATION."""
     states = np.arange(nfa.states, dtype=np.int32)
     operations = np.array(_uses_of_operations(nfa), np.int32).reshape(-1, 2)
     groups = (

@@ -25,6 +25,8 @@ class Finding:
         What to write instead; empty where there is nothing to suggest.
     is_note : bool
         Says how the schema was read: nothing that the standard asks for is lost.
+    is_limit : bool
+        What is asked for could be enforced, if a bound of `limits` were higher.
     """
 
     pointer: str
@@ -32,6 +34,7 @@ class Finding:
     reason: str
     hint: str = ""
     is_note: bool = False
+    is_limit: bool = False
 
     def __str__(self) -> str:
         place = f"{self.pointer}/{self.keyword}" if self.keyword else self.pointer

@@ -18,7 +18,7 @@ SHORT_ESCAPES = {0x22: '"', 0x5C: "\\", 0x08: "b", 0x0C: "f", 0x0A: "n", 0x0D: "
 ESCAPES = {code: "\\" + SHORT_ESCAPES.get(code, f"u{code:04x}") for code in (*range(0x20), 0x22, 0x5C)}
 """Every character that is escaped, with its spelling."""
 
-_PREFIXES = sorted({text[:end] for text in ESCAPES.values() for end in range(1, len(text))}, key=len)
+_PREFIXES = sorted(sorted({text[:end] for text in ESCAPES.values() for end in range(1, len(text))}), key=len)
 _LETTERS = sorted({ord(letter) for text in ESCAPES.values() for letter in text})
 
 

@@ -169,6 +169,7 @@ class Frames:
         repeat = self._content[frame][0]
         most = self._min[repeat] if self._max[repeat] == UNBOUNDED else high  # beyond the minimum all counts are alike
         clipped = []
+        spend(6)
         for first, last, parent in self.counts(frame):
             first, last = max(first + step, low), min(last + step, high)
             if first <= last:

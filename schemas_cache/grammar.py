@@ -188,10 +188,14 @@ EMPTY = Empty()
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """Named rules and the name of the one to start with; text level throughout."""
+    """Named rules and the name of the one to start with; text level throughout.
+
+    Those in `common` are about texts that other schemas have as well, such as all numbers: worth to be remembered.
+    """
 
     start: str
     rules: dict[str, Expr]
+    common: frozenset[str] = frozenset()
 
 
 def literal(data: bytes | str) -> Expr:

@@ -213,7 +213,9 @@ class MaskRows:
     def _keep(self, digest: bytes, words: Words) -> int:
         row = len(self._rows)
         if row == len(self.bits):
-            self.bits = np.concatenate([self.bits, np.zeros_like(self.bits)])
+            grown = np.zeros((2 * len(self.bits), self.words), np.uint32)  # what is not written to takes no memory
+            grown[: len(self.bits)] = self.bits
+            self.bits = grown
         self.bits[row] = words
         self._rows[digest] = row
         return row

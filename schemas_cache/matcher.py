@@ -137,6 +137,13 @@ class Matcher:
         """
         return self.tokens.mask_within(self.state, tokens)
 
+    def mask_after(self, prefix: bytes) -> NDArray[np.uint32]:
+        """Return the tokens, packed as `mask`, that begin with these bytes and go on with what may come next.
+
+        For a text whose end, `prefix`, is to be spelled anew together with what follows it.
+        """
+        return self.tokens.mask_after(self.state, prefix)
+
     def pointer(self) -> str:
         """Return the JSON pointer of the value being written; empty for the root."""
         return self.tokens.automaton.pointer(self.state)

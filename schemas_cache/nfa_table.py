@@ -24,7 +24,9 @@ class NfaTable:
 
     def __init__(self, spellable: frozenset[int] | None) -> None:
         self.spellable = merge_ranges((byte, byte) for byte in spellable) if spellable is not None else ((0, 255),)
-        self.has_all_bytes = self.spellable == ((0, 255),)
+        self.run_end = [-1] * 256  # of each byte: the last one up to which all can be spelled
+        for first, last in self.spellable:
+            self.run_end[first : last + 1] = [last] * (last + 1 - first)
         self.edges: list[int] = []  # four numbers for each: state, first byte, last byte, state that follows
         self.moves: list[int] = []  # two for each: state, state that follows without a byte
         self.ops: dict[int, tuple[int, int, int, int, int]] = {}
@@ -75,7 +77,7 @@ class NfaTable:
 
     def edge(self, state: int, low: int, high: int, to: int) -> None:
         """Add a byte edge, cut down to what can be spelled."""
-        if self.has_all_bytes:
+        if high <= self.run_end[low]:
             self.edges += (state, low, high, to)
             return
         for first, last in self.spellable:

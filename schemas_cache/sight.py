@@ -3,16 +3,20 @@
 In: a state of the automaton and the length of the longest token. Out: 16 bytes, equal for states that no token of that
 length tells apart by their frames. Each configuration is followed to the end of its block if that is near enough, then
 to its frame's parents with the bytes that are left; counts are clipped at what is left, since a round takes a byte at
-least. Cost: linear in the frames in sight, each of them worked out once for each number of bytes left. Source: ours.
+least, and numbers of members are taken relative to the borders in sight that they are compared with. Cost: linear in
+the frames in sight, each of them worked out once for each number of bytes left. Source: ours.
 """
 
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
+
+import numpy as np
 
 from schemas_cache.automaton import END, Automaton
 from schemas_cache.frames import ACCEPT, NO_FRAME
-from schemas_cache.nfa import UNBOUNDED
+from schemas_cache.nfa import COUNT, PASS, UNBOUNDED
 
 DIGEST_BYTES = 16
 CONTENT_BASED = False  # whether equal digests mean equal rows in all schemas of a vocabulary
@@ -25,6 +29,7 @@ class Sight:
     def __init__(self, automaton: Automaton, longest_token_bytes: int) -> None:
         self._automaton, self._reach = automaton, longest_token_bytes
         self._frames: dict[tuple[int, int], str] = {}
+        self._borders_of: dict[int, list[int]] = {}
 
     def digest(self, state: int) -> bytes:
         """Return the digest of what a token can see from `state`."""
@@ -78,12 +83,34 @@ class Sight:
         described = []
         for low, high, parent in frames.counts(frame):
             if not frames.is_looped(repeat):
-                described.append(f"{low} {high} {self._seen(leave, parent, reach)}")
+                counts = f"{self._before_borders(repeat, low)} {self._before_borders(repeat, high)}"
+                described.append(f"{counts} {self._seen(leave, parent, reach)}")
                 continue
             needed = min(max(minimum - high - 1, 0), reach)
             room = reach if maximum == UNBOUNDED else min(maximum - low - 1, reach)
             described.append(f"{needed} {room} {self._seen(leave, parent, reach)}")
         return f"{repeat} {described}"
+
+    def _before_borders(self, repeat: int, count: int) -> str:
+        """Describe a number of members as far as a token can tell: by how much less than each border in sight it is.
+
+        A token adds as many members as it has bytes at most, and a count is only ever compared with these borders.
+        """
+        borders = self._borders(repeat)
+        passed = bisect_right(borders, count)
+        seen = bisect_right(borders, count + self._reach)
+        return f"{passed}{[border - count for border in borders[passed:seen]]}"
+
+    def _borders(self, repeat: int) -> list[int]:
+        """Numbers of members from which on a step of this repeat is permitted, or is not any more; sorted."""
+        known = self._borders_of.get(repeat)
+        if known is None:
+            nfa = self._automaton.nfa
+            steps = np.flatnonzero(((nfa.op == COUNT) | (nfa.op == PASS)) & (nfa.op_arg == repeat))
+            lows, highs = nfa.op_low[steps].astype(np.int64), nfa.op_high[steps].astype(np.int64) + 1
+            bounds = [int(nfa.repeat_min[repeat]), int(nfa.repeat_max[repeat]) + 1]
+            known = self._borders_of[repeat] = np.unique(np.concatenate([lows, highs, bounds])).tolist()
+        return known
 
     def _members(self, repeat: int, frame: int, reach: int) -> str:
         frames, leave = self._automaton.frames, int(self._automaton.nfa.repeat_exit[repeat])

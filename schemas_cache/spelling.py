@@ -16,6 +16,7 @@ Source: RFC 8259, section 7. Rejected: escapes as a filter behind the automaton 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
@@ -92,6 +93,12 @@ def string_literal(text: str, characters: Characters) -> Expr:
     A character that cannot be spelled so is spelled `\uXXXX`, where that is possible. Otherwise the result is `NEVER`,
     as it is for a lone surrogate, which is no character.
     """
+    written = json.dumps(text, ensure_ascii=False)
+    if characters is None or characters.issuperset(written):
+        try:
+            return Literal(written.encode())
+        except UnicodeEncodeError:  # a lone surrogate
+            return NEVER
     quote = _allowed('"', characters)
     return concat(quote, *(_constant_character(ord(char), characters) for char in text), quote)
 

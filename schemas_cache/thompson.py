@@ -7,6 +7,7 @@ In: a `Grammar`. Out: `Nfa`; linear in the grammar's size, whatever its counts a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import assert_never
 
@@ -31,7 +32,8 @@ from schemas_cache.grammar import (
     Picks,
     Ref,
     Repeat,
-    repeat,
+    concat,
+    literal,
 )
 from schemas_cache.nfa import (
     ANY_COUNT,
@@ -82,7 +84,8 @@ class _Builder(NfaTable):
         """Build the rules that were called for, and those that they call for."""
         while self.todo:
             name = self.todo.pop()
-            end = self.build(self.grammar.rules[name], self.rule_start[name])
+            rule, start = self.grammar.rules[name], self.rule_start[name]
+            end = self.copy(rule, start) if name in self.grammar.common else self.build(rule, start)
             self.move(end, self.operation(RETURN))
 
     def rule(self, name: str) -> int:
@@ -114,11 +117,8 @@ class _Builder(NfaTable):
             case Repeat():
                 counted = expr.minimum > 1 or expr.maximum not in (None, 1)
                 return self.count(expr, entry) if counted else self.loop(expr, entry)
-            case Joined():
-                plain = expr.minimum == 0 and expr.maximum is None
-                return self.joined(expr, entry) if plain else self.in_frame(expr, entry)
-            case Picks():
-                return self.in_frame(expr, entry)
+            case Joined() | Picks():
+                return self.members_of(expr, entry)
             case Ref(rule):
                 return self.call(rule, entry)
             case Mark(segment, body):
@@ -181,30 +181,32 @@ class _Builder(NfaTable):
         if expr.free_text and expr.maximum is None:
             self.free[body] = UNBOUNDED
         outer, self.counted = self.counted, False
-        end = self.free_character(expr.body, body) if expr.free_text else self.build(expr.body, body)
+        end = self.copy(expr.body, body) if expr.free_text else self.build(expr.body, body)
         self.move(end, leave)
         if expr.maximum is None:
             self.move(self.build(expr.separator, self.after(end)), body)
         self.counted = outer
         return leave
 
-    def free_character(self, expr: Expr, entry: int) -> int:
-        """Add a copy of states that were built before: all strings have the same few expressions for a character."""
-        edges, moves, count = _character(expr)
-        first = self.states(count)
-        self.copy_edges(edges, first)
-        self.moves += (moves + first).ravel().tolist()
+    def copy(self, expr: Expr, entry: int) -> int:
+        """Do as `build`, with a copy of states that were built before: many schemas have these expressions."""
+        fragment = _fragment(expr)
+        if fragment is None:
+            return self.build(expr, entry)
+        first = self.states(fragment.states)
+        self.copy_edges(fragment.edges, first)
+        self.moves += (fragment.moves + first).ravel().tolist()
+        self.free.update((first + state, UNBOUNDED) for state in fragment.free)
         self.move(entry, first)
-        return first + 1
+        return first + fragment.end
 
     def copy_edges(self, edges: Int32, first: int) -> None:
         """Add edges between states that are numbered from `first` on."""
         moved = edges + np.array([first, 0, 0, first], np.int32)
-        if self.has_all_bytes:
-            self.edges += moved.ravel().tolist()
-        else:
-            for edge in moved.tolist():
-                self.edge(*edge)
+        whole = edges[:, 2] <= np.array(self.run_end)[edges[:, 1]]
+        self.edges += moved[whole].ravel().tolist()
+        for edge in moved[~whole].tolist():
+            self.edge(*edge)
 
     def count(self, expr: Repeat, entry: int) -> int:
         """Add a repeat whose count is in the frame: one copy of the body, whatever the bounds."""
@@ -218,11 +220,16 @@ class _Builder(NfaTable):
         self.owner(LOOPED, expr, body, again, leave)
         if expr.free_text:
             self.free[body] = number
-        end = self.free_character(expr.body, body) if expr.free_text else self.build(expr.body, body)
+        end = self.copy(expr.body, body) if expr.free_text else self.build(expr.body, body)
         self.move(end, self.operation(LOOP, number))
         self.move(self.build(expr.separator, again), body)
         self.path, self.counted = outer
         return leave
+
+    def members_of(self, expr: Joined | Picks, entry: int) -> int:
+        if isinstance(expr, Joined) and expr.minimum == 0 and expr.maximum is None:
+            return self.joined(expr, entry)
+        return self.in_frame(expr, entry)
 
     def in_frame(self, expr: Joined | Picks, entry: int) -> int:
         """Add members whose number, or which of them are written, is in a frame."""
@@ -280,36 +287,41 @@ class _Builder(NfaTable):
         self.move(done, self.operation(LEAVE, number))
 
     def joined(self, expr: Joined, entry: int) -> int:
-        """Add two tracks, nothing written yet and something written, which share each member's states."""
-        fresh: int | None = entry
-        written: int | None = None
-        for member in expr.members:
-            begin = self.state()
-            if fresh is not None:
-                self.move(fresh, begin)
-            if written is not None:
-                self.move(self.build(expr.separator, self.after(written)), begin)
-            joint = self.after(self.build(member.body, begin))
-            if member.required:
-                fresh = None
-            elif written is not None:
-                self.move(written, joint)
-            written = joint
-        if not isinstance(expr.more, Never):
-            begin = self.state()
-            if fresh is not None:
-                self.move(fresh, begin)
-            if written is not None:
-                self.move(self.build(expr.separator, self.after(written)), begin)
-            joint = self.after(self.build(repeat(expr.more, 1, None, expr.separator), begin))
-            if written is not None:
-                self.move(written, joint)
-            written = joint
+        """Add members in order, with a hub before each, from where that one is written, or past optional ones another.
+
+        What all members begin with is written before the hub, with the separator. So of a thousand optional names only
+        those are told apart that begin with what is written, and a separator is not written a thousand times at once.
+        """
+        begin = _common_start(expr)
+        fresh: int | None = self.literal(begin, entry)  # nothing is written yet
+        between: int | None = None  # something is, and the separator behind it
+        ends: list[int] = []
+        more = None if isinstance(expr.more, Never) else expr.more
+        for index, member in enumerate(expr.members):
+            start = self.hub(fresh, between)
+            end = self.build(_without_start(member.body, len(begin)), start)
+            ends = [end] if member.required else [*ends, end]
+            fresh = None if member.required else fresh
+            if more is not None or index + 1 < len(expr.members):
+                passed = None if member.required else between
+                between = self.hub(self.literal(begin, self.build(expr.separator, self.after(end))), passed)
+        if more is not None:
+            start, outer, self.counted = self.hub(fresh, between), self.counted, False
+            ends.append(self.build(_without_start(more, len(begin)), start))
+            self.move(self.literal(begin, self.build(expr.separator, self.after(ends[-1]))), start)
+            self.counted = outer
         leave = self.state()
-        self.move(written if written is not None else entry, leave)
-        if fresh is not None:
-            self.move(fresh, leave)
+        for end in [*ends, entry] if fresh is not None else ends:
+            self.move(end, leave)
         return leave
+
+    def hub(self, *before: int | None) -> int:
+        """Add a state that follows others without a byte."""
+        hub = self.state()
+        for state in before:
+            if state is not None:
+                self.move(state, hub)
+        return hub
 
     def call(self, rule: str, entry: int) -> int:
         back = self.state()
@@ -399,14 +411,26 @@ class _Builder(NfaTable):
         return leave
 
 
-@lru_cache(maxsize=64)
-def _character(expr: Expr) -> tuple[Int32, Int32, int]:
-    """Edges, moves and number of states of an expression without rules and counts; from state 0 to state 1."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fragment:
+    """States of an expression, from state 0 to `end`, without operations."""
+
+    states: int
+    edges: Int32  # int32 (E, 4)
+    moves: Int32  # int32 (P, 2)
+    free: tuple[int, ...]  # where unbounded free text begins
+    end: int
+
+
+@lru_cache(maxsize=128)
+def _fragment(expr: Expr) -> _Fragment | None:
+    """Build an expression by itself; None where it has rules, counts or pointers."""
     builder = _Builder(Grammar("", {}), None)
-    begin, end = builder.state(), builder.state()
-    builder.move(builder.build(expr, begin), end)
-    edges, moves = np.array(builder.edges, np.int32), np.array(builder.moves, np.int32)
-    return edges.reshape(-1, 4), moves.reshape(-1, 2), len(builder.pointer_of)
+    end = builder.build(expr, builder.state())
+    if builder.ops or len(builder.pointer_ids) > 1:
+        return None
+    edges, moves = (np.array(rows, np.int32) for rows in (builder.edges, builder.moves))
+    return _Fragment(len(builder.pointer_of), edges.reshape(-1, 4), moves.reshape(-1, 2), tuple(builder.free), end)
 
 
 def _machine_edges(expr: Machine) -> Int32:
@@ -420,6 +444,28 @@ def _machine_edges(expr: Machine) -> Int32:
     kept = np.flatnonzero(flat[begins])
     begins, ends = begins[kept], ends[kept]
     return np.stack([begins // 257, begins % 257, ends % 257, flat[begins]], axis=1).astype(np.int32)
+
+
+def _common_start(expr: Joined) -> bytes:
+    """Bytes that every member begins with."""
+    starts = [_start(member.body) for member in expr.members]
+    starts += [] if isinstance(expr.more, Never) else [_start(expr.more)]
+    first, last = min(starts, default=b""), max(starts, default=b"")
+    shared = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    return first[:shared]
+
+
+def _start(expr: Expr) -> bytes:
+    first = expr.parts[0] if isinstance(expr, Concat) else expr
+    return first.data if isinstance(first, Literal) else b""
+
+
+def _without_start(expr: Expr, length: int) -> Expr:
+    """The rest of an expression that begins with a literal of so many bytes at least."""
+    if length == 0:
+        return expr
+    first, *rest = expr.parts if isinstance(expr, Concat) else (expr,)
+    return concat(literal(_start(first)[length:]), *rest)
 
 
 def _bounds_before(expr: Joined, index: int) -> tuple[int, int]:

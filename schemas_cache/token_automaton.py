@@ -19,8 +19,8 @@ from schemas_cache.fewest_tokens import FewestTokens
 from schemas_cache.limits import MAX_LIFTED_STATES
 from schemas_cache.masks import NOT_COMPUTED, MaskRows
 from schemas_cache.size import least_states
-from schemas_cache.token_index import TokenIndex
-from schemas_cache.trie import Int32, walk
+from schemas_cache.token_index import NO_NODE, TokenIndex
+from schemas_cache.trie import Int32, walk, walk_on
 
 _KEPT_WALKS = 4
 """States whose tokens are kept with the states after them: 0.4 MB each for 49,152 tokens. A text that is led to its end
@@ -111,6 +111,21 @@ class TokenAutomaton:
         allowed[token_ids[fits[which]]] = True
         if self.automaton.accepting[state] and state != END:
             allowed[list(self._ends)] = True
+        return np.packbits(allowed, bitorder="little").view(np.uint32)
+
+    def mask_after(self, state: int, prefix: bytes) -> NDArray[np.uint32]:
+        """Return the tokens that begin with these bytes and go on with what may come in a state; uint32 (W,)."""
+        allowed = np.zeros(self.rows.words * 32, np.bool_)
+        node = 0
+        for byte in prefix:
+            node = self.index.child(node, byte)
+            if node == NO_NODE:
+                break
+        else:
+            with self.automaton.lock, self.automaton.expanding():
+                nodes, states = np.full(1, node, np.int32), np.full(1, state, np.int32)
+                token_ids, states = walk_on(self.automaton, self.index.trie, nodes, states)
+                allowed[token_ids[np.array([self._finishable(to) for to in states.tolist()], np.bool_)]] = True
         return np.packbits(allowed, bitorder="little").view(np.uint32)
 
     def _finishable(self, state: int) -> bool:

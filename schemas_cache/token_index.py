@@ -41,7 +41,7 @@ class TokenIndex:
         """List the plain tokens of 1 character, of 2 and so on up to so many: int32 arrays, none of them empty."""
         ids, lengths = self.plain_ids, self._plain_lengths
         starts = np.flatnonzero(np.diff(lengths, prepend=0))
-        ends = [*starts[1:].tolist(), len(ids)]
+        ends = np.append(starts[1:], len(ids))[: len(starts)].tolist()
         spans = zip(starts.tolist(), ends, strict=True)
         return [ids[start:end] for start, end in spans if lengths[start] <= characters]
 

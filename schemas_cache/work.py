@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 
 from schemas_cache.errors import CompileTimeoutError, Finding, KatagamiError, SchemaTooComplexError
@@ -133,17 +132,27 @@ def spend(steps: int) -> None:
         work.spend(steps)
 
 
-@contextmanager
-def working(work: Work) -> Iterator[Work]:
-    """Count what this thread does as this work, and in the end as that of the work around it."""
-    around = _current.get()
-    token = _current.set(work)
-    try:
-        yield work
-    finally:
-        _current.reset(token)
-        if around is not None:
-            around.done += work.done
+class Working:
+    """Counts what its thread does in it as some work, and in the end as that of the work around it."""
+
+    __slots__ = ("_around", "_before", "_work")
+
+    def __init__(self, work: Work) -> None:
+        self._work, self._around, self._before = work, _current.get(), work.done
+
+    def __enter__(self) -> Work:
+        _current.set(self._work)
+        return self._work
+
+    def __exit__(self, *_: object) -> None:
+        _current.set(self._around)
+        if self._around is not None:
+            self._around.done += self._work.done - self._before
+
+
+def working(work: Work) -> Working:
+    """Count what this thread does as this work."""
+    return Working(work)
 
 
 def at_work() -> bool:

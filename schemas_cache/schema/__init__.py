@@ -36,7 +36,7 @@ knows pass, with a warning, but for likely slips: see `keywords`.
 
 from __future__ import annotations
 
-from schemas_cache.errors import Finding, SchemaError, UnsatisfiableSchemaError
+from schemas_cache.errors import Finding, SchemaError, SchemaTooComplexError, UnsatisfiableSchemaError
 from schemas_cache.grammar import Grammar, Never
 from schemas_cache.schema.document import Json, canonical, read_document, schema_hash
 from schemas_cache.schema.logic import rewrite
@@ -86,7 +86,8 @@ def lower(schema: Json, options: SchemaOptions, characters: Characters) -> tuple
     dropped = tuple(lowering.findings)
     findings = [*reading.findings, *lowering.faults, *(dropped if options.strict else ())]
     if findings:
-        raise SchemaError([*findings, *loops])
+        refused = SchemaTooComplexError if all(finding.is_limit for finding in findings) else SchemaError
+        raise refused([*findings, *loops])
     if loops:
         raise UnsatisfiableSchemaError(loops)
     grammar = prune(grammar, characters)

@@ -53,6 +53,7 @@ SCHEMAS_BY_NAME = frozenset(
 )
 NEWEST_DRAFT = "2020-12"
 _DRAFT = re.compile(r"https?://json-schema\.org/(?:draft-0([3467])|draft/(2019-09|2020-12))/schema#?")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _NOT_IN_FRAGMENT = re.compile(r'[\x00-\x20"#%<>\[\\\]^`{|}\x7f]')
 
 
@@ -190,7 +191,7 @@ def _fault(value: Json) -> str:
 
 
 def _surrogate(text: str) -> str:
-    alone = any("\ud800" <= character <= "\udfff" for character in text)
+    alone = not text.isascii() and _SURROGATE.search(text)
     return "half of a surrogate pair, which no UTF-8 text can hold" if alone else ""
 
 

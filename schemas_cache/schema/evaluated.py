@@ -21,7 +21,7 @@ def value_node(facets: Facets, schemas: Schemas, name: str | None, matched: froz
     """Positions of all that the value of a property has to satisfy; none: nobody speaks of it."""
     node: list[str] = []
     knowing: set[str] = set()
-    spend(1 + len(facets.layers) // 4)
+    spend(1 + len(facets.layers))
     for pointer, layer in facets.layers.items():
         own = [layer.properties[name]] if name is not None and name in layer.properties else []
         own += [position for pattern, position in layer.patterns.items() if pattern in matched]

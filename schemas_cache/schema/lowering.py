@@ -72,7 +72,7 @@ class Lowering:
             name, node, depth = self.pending.pop()
             self.level = 0
             self.rules[name] = self._write(node, depth)
-        return Grammar(start.rule, self.rules)
+        return Grammar(start.rule, self.rules, frozenset(name for name in self.rules if not name.startswith("#")))
 
     def _rule(self, node: Node, depth: int) -> Ref:
         """A reference to the rule of a node, which is written later if it is new."""

@@ -105,7 +105,8 @@ def _written(writing: Writing, facets: Facets, demands: Demands) -> Expr:
     except MachineTooLargeError as error:
         if demands.steps:
             pointer = facets.multiples[0][1]
-            writing.cannot(Finding(pointer, "multipleOf", str(error), "ask for multiples of a rounder number"))
+            hint = "ask for multiples of a rounder number"
+            writing.cannot(Finding(pointer, "multipleOf", str(error), hint, is_limit=True))
             return _written(writing, facets, replace(demands, steps=()))
         reason = f"to leave out {len(demands.excluded)} numbers, {error}"
         writing.cannot(Finding(owner_of(facets), "not", reason, "exclude fewer numbers"))

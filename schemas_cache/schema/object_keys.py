@@ -70,7 +70,7 @@ def object_keys(writing: Writing, facets: Facets) -> ObjectKeys:
                 [Finding(owner_of(facets), "properties", reason, "close the object")]
             ) from error
         keyword = "patternProperties" if patterns else "propertyNames"
-        writing.cannot(Finding(owner_of(facets), keyword, reason, HINT))
+        writing.cannot(Finding(owner_of(facets), keyword, reason, HINT, is_limit=True))
         weaker = _without_patterns(facets, patterns)
         weaker.key_schemas = {}
         return object_keys(writing, weaker)
@@ -84,7 +84,8 @@ def _allowed_keys(writing: Writing, facets: Facets) -> FiniteAutomaton | None:
         return schema_keys(writing, tuple(facets.key_schemas))
     except MachineTooLargeError as error:
         pointer = next(iter(facets.key_schemas.values()))
-        writing.cannot(Finding(pointer, "propertyNames", f"the names cannot be told apart: {error}", HINT))
+        reason = f"the names cannot be told apart: {error}"
+        writing.cannot(Finding(pointer, "propertyNames", reason, HINT, is_limit=True))
         return None
 
 
@@ -100,7 +101,8 @@ def _readable_patterns(writing: Writing, facets: Facets) -> tuple[Facets, dict[s
                 note_pattern(writing, error, pointer, "patternProperties", f' of "{pattern}"')
                 broken.add(pattern)
             except MachineTooLargeError as error:
-                writing.cannot(Finding(pointer, "patternProperties", f'the pattern "{pattern}": {error}', HINT))
+                reason = f'the pattern "{pattern}": {error}'
+                writing.cannot(Finding(pointer, "patternProperties", reason, HINT, is_limit=True))
                 broken.add(pattern)
     return (_without_patterns(facets, broken) if broken else facets), found
 

@@ -36,6 +36,7 @@ from schemas_cache.grammar import (
     repeat,
 )
 from schemas_cache.spelling import Characters
+from schemas_cache.work import spend
 
 _ASCII_END = 0x80
 
@@ -53,7 +54,7 @@ def prune(grammar: Grammar, characters: Characters) -> Grammar:
         uses = {name: references(rule) for name, rule in rules.items()}
     if grammar.start not in rules:
         return Grammar(grammar.start, {grammar.start: NEVER})
-    return Grammar(grammar.start, _used(grammar.start, rules, uses))
+    return Grammar(grammar.start, _used(grammar.start, rules, uses), grammar.common)
 
 
 def productive(rules: Mapping[str, Expr], uses: Mapping[str, AbstractSet[str]]) -> frozenset[str]:
@@ -64,11 +65,14 @@ def productive(rules: Mapping[str, Expr], uses: Mapping[str, AbstractSet[str]]) 
             waiting[used].append(name)
     alive: set[str] = set()
     pending = list(rules)
-    while pending:
-        name = pending.pop()
-        if name not in alive and _matches_something(rules[name], alive):
-            alive.add(name)
-            pending += waiting[name]
+    while pending:  # in rounds, so that a rule that uses many is looked at once for all that a round has found alive
+        found = []
+        for name in pending:
+            spend(1 + len(uses[name]))
+            if name not in alive and _matches_something(rules[name], alive):
+                alive.add(name)
+                found.append(name)
+        pending = list(dict.fromkeys(user for name in found for user in waiting[name] if user not in alive))
     return frozenset(alive)
 
 

@@ -182,7 +182,7 @@ def restricted(machine: FiniteAutomaton, characters: Characters) -> FiniteAutoma
 
 def _too_large(pointer: str, keyword: str, error: MachineTooLargeError) -> Finding:
     reason = f'"{keyword}" cannot be enforced with the other keywords beside it: {error}'
-    return Finding(pointer, keyword, reason, "ask for less: shorter lengths, or a simpler pattern")
+    return Finding(pointer, keyword, reason, "ask for less: shorter lengths, or a simpler pattern", is_limit=True)
 
 
 @lru_cache(maxsize=8)

@@ -1,6 +1,7 @@
-"""Sizes and times of the automata, beside the article's: the blow-up series, its own pattern, the traps of recursion.
+"""Times and sizes of the traps of recursion, counts and dead ends, at the sizes of the design.
 
 Run `make bench`, or `python tests/benchmarks/bench_automata.py`. Sizes are exact; times are medians of several runs.
+The article's series are in `katagami bench article`.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from schemas_cache import Vocabulary, compile_regex, compile_schema
-from schemas_cache.automaton import DEAD, START, Automaton
+from schemas_cache import Vocabulary, compile_schema
+from schemas_cache.automaton import START, Automaton
 from schemas_cache.finite import explore
 from schemas_cache.grammar import Ref, alt, concat, literal, repeat
-from tests.schemas_cache.machines import ARTICLE_PATTERN, automaton_of, pattern_automaton
+from tests.schemas_cache.machines import automaton_of, pattern_automaton
 
 RUNS = 5
 EMBEDDED = Path(__file__).parents[2] / "engine" / "embedded"
@@ -35,46 +36,6 @@ def timed(work: Callable[[], object]) -> float:
         work()
         times.append((time.perf_counter() - begin) * 1000)
     return median(times)
-
-
-def blow_up() -> Table:
-    """`(a|b)*a(a|b){n}`: states by plain subset construction in the article, and over important states here."""
-    table = Table("n", "article", "ours", "ms", title="(a|b)*a(a|b){n}: states")
-    for count, article in ((4, 33), (8, 513), (12, 8193)):
-        pattern = f"(a|b)*a(a|b){{{count}}}"
-        finite = explore(pattern_automaton(pattern), 10_000)
-        states = "-" if finite is None else str(finite.states)
-        table.add_row(
-            str(count), str(article), states, f"{timed(lambda p=pattern: explore(pattern_automaton(p), 10_000)):.1f}"
-        )
-    return table
-
-
-def article_series(vocabulary: Vocabulary) -> Table:
-    """The article's pattern at its values of `maxLength`, lifted to the character vocabulary."""
-    table = Table(
-        "maxLength",
-        "article",
-        "ours",
-        "one continuation",
-        "least",
-        "most allowed",
-        "NFA",
-        "classes",
-        "ms",
-        title="States",
-    )
-    for maximum, article in ((12, 175), (32, 195), (64, 227), (128, 291), (256, 419)):
-        pattern = ARTICLE_PATTERN % maximum
-        tokens = compile_regex(pattern, vocabulary).tokens
-        if tokens.dense is None:
-            continue
-        allowed = (tokens.dense.next_state != DEAD).sum(axis=1)
-        figures = (len(allowed), (allowed == 1).sum(), allowed.min(), allowed.max())
-        sizes = (tokens.automaton.nfa.states, tokens.automaton.alphabet.classes)
-        ms = timed(lambda p=pattern: compile_regex(p, vocabulary))
-        table.add_row(str(maximum), str(article), *map(str, (*figures, *sizes)), f"{ms:.0f}")
-    return table
 
 
 def traps(vocabulary: Vocabulary) -> Table:
@@ -131,11 +92,9 @@ TRAPS: dict[str, Callable[[], Automaton]] = {
 
 
 def main() -> None:
-    """Print the tables."""
-    console = Console()
+    """Print the table."""
     vocabulary = Vocabulary.from_tokenizer_json(EMBEDDED / "katagami-char" / "tokenizer.json", end_ids=[0])
-    for table in (blow_up(), article_series(vocabulary), traps(vocabulary)):
-        console.print(table)
+    Console().print(traps(vocabulary))
 
 
 if __name__ == "__main__":

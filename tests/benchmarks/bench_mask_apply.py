@@ -2,9 +2,11 @@
 
     python tests/benchmarks/bench_mask_apply.py [--model katagami-char] [--rows 500] [--steps 200]
 
+The schema has a pattern, which the one of `katagami bench article` has not; the steps are measured in the same way.
+
 Prints the median, 90th and 99th percentile of each part of a step in milliseconds, and the share of the mask (fetching
-the rows of all matchers and applying them to the logits) in the forward pass. Matrix products run on one thread, as the
-server's do, unless OPENBLAS_NUM_THREADS says otherwise.
+the rows of all matchers and applying them to the logits) in the forward pass. `make bench` sets OPENBLAS_NUM_THREADS to
+1, which is what the server runs with.
 """
 
 from __future__ import annotations
@@ -12,16 +14,16 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-from collections.abc import Iterator
-from concurrent.futures import Future
-from dataclasses import asdict
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import numpy as np
 
-from engine import LoadedModel, Request, load_model
-from engine.sequence import Job, Sequence, sequences_of
-from engine.step import Decoder
-from schemas_cache import Lookup, compile_source, schema_source
+from app.bench.article.costs import PARTS, step_seconds
+from engine import load_model
+from schemas_cache import schema_source
 
 SCHEMA = {
     "type": "object",
@@ -39,33 +41,6 @@ SCHEMA = {
     },
     "required": ["id", "title", "level", "tags", "draft"],
 }
-PARTS = ("forward_s", "mask_s", "sample_s", "advance_s")
-
-
-def records(model: LoadedModel, count: int) -> Iterator[Sequence]:
-    """That many records of the schema, in requests of 100."""
-    source = schema_source(SCHEMA)
-    compiled = compile_source(source, model.tokenizer.vocabulary)
-    for seed in range(-(-count // 100)):
-        request = Request(((),), max_tokens=400, n=100, source=source, jump_forward=False)
-        job = Job(request, Future(), seed, submitted_s=0.0, lookup=Lookup(compiled, "memory", 0.0))
-        job.sequences = list(sequences_of(job, model.model.context_length))
-        yield from job.sequences
-
-
-def measure(model: LoadedModel, rows: int, steps: int) -> np.ndarray:
-    """Seconds of each part, float64 (steps, 4), in steps with all slots taken; the first steps only warm up."""
-    decoder = Decoder(model.model, model.tokenizer.vocabulary, model.tokenizer.encode_bytes, rows)
-    decoder.scheduler.add(records(model, rows * (2 + steps // 50)))
-    taken: list[list[float]] = []
-    warm_up = steps // 2
-    while len(taken) < warm_up + steps and decoder.scheduler.waiting:
-        before = asdict(decoder.counters)
-        decoder.step()
-        after = asdict(decoder.counters)
-        if after["rows"] - before["rows"] == rows:
-            taken.append([after[part] - before[part] for part in PARTS])
-    return np.array(taken[warm_up:])
 
 
 def main() -> None:
@@ -76,7 +51,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200)
     options = parser.parse_args()
     model = load_model(options.model)
-    seconds = measure(model, options.rows, options.steps)
+    seconds = step_seconds(model, schema_source(SCHEMA), options.rows, options.steps)
     threads = os.environ.get("OPENBLAS_NUM_THREADS", "default")
     print(f"{platform.machine()}, {os.cpu_count()} cores, numpy {np.__version__}, BLAS threads: {threads}")
     print(f"{options.model}: {options.rows} rows x {len(model.tokenizer.vocabulary)} tokens, {len(seconds)} steps")

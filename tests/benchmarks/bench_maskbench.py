@@ -229,7 +229,7 @@ def main() -> None:
     parser.add_argument("--slowest", type=int, default=0, help="list so many of our slowest schemas")
     options = parser.parse_args()
     smollm2()  # fetched once
-    console, named = Console(), options.engines.split(",")
+    console, named = Console(width=160), options.engines.split(",")
     with tempfile.TemporaryDirectory() as folder:
         wanted = [name for engine in named for name in (OURS if engine == "ours" else (engine,))]
         workers = [
@@ -239,7 +239,9 @@ def main() -> None:
         for worker in workers:
             worker.start()
             if worker.missing:
-                console.print(f"{worker.engine} is left out: {worker.missing} (pip install 'katagami[bench]')")
+                console.print(
+                    f"{worker.engine} is left out: {worker.missing} (pip install 'katagami[bench]')", markup=False
+                )
                 worker.stop(kill=True)
         workers = [worker for worker in workers if not worker.missing]
         figures = run(workers, options.limit)
@@ -248,7 +250,7 @@ def main() -> None:
     console.print(table(figures, workers))
     for mode in MODES[:1] if options.slowest and MODES[0] in figures else ():
         for rank, name in ((0, "to the first mask"), (1, "all masks")):
-            worst = sorted(figures[mode].slowest, key=lambda entry: -entry[rank])[: options.slowest]  # noqa: B023
+            worst = sorted(figures[mode].slowest, key=lambda entry: -entry[rank])[: options.slowest]
             console.print(f"slowest {name}, ms:", *(f"\n  {entry[rank] / 1e6:8.1f} {entry[2]}" for entry in worst))
     if options.json:
         summaries = {mode: measured.summary() for mode, measured in figures.items()}

@@ -13,7 +13,10 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 from unittest.mock import MagicMock
@@ -21,6 +24,12 @@ from unittest.mock import MagicMock
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+
+with suppress(ImportError):  # a rival's interpreter need not have what ours needs
+    from schemas_cache import SchemaCache, Vocabulary
+    from schemas_cache.errors import ForbiddenTokenError
+    from schemas_cache.schema.options import SchemaOptions
+    from schemas_cache.source import schema_source
 
 END_ID = 2  # <|im_end|>
 VOCABULARY = 49_152
@@ -92,18 +101,19 @@ class _LLGuidanceWalk:
 class XGrammar:
     """xgrammar on one thread, objects open, any whitespace.
 
-    It imports torch for tensors, of which nothing here makes one: where torch is not installed, a placeholder stands
-    in for it.
+    It imports torch for tensors and transformers for their tokenizers, of which nothing here makes one: where they are
+    not installed, placeholders stand in for them.
     """
 
     def __init__(self, tokenizer: Path) -> None:
-        try:
-            import torch  # noqa: F401
-        except ImportError:
-            sys.modules["torch"] = MagicMock()
+        import tvm_ffi  # noqa: F401  # first, since it looks for torch as well and takes the placeholder for it
+
+        for name in ("torch", "transformers"):
+            if find_spec(name) is None:
+                sys.modules[name] = MagicMock()
         import xgrammar
 
-        self.version = f"xgrammar {xgrammar.__version__}"
+        self.version = f"xgrammar {version('xgrammar')}"
         self.library = xgrammar
         pieces = json.loads(tokenizer.read_text("utf-8"))["model"]["vocab"]
         ordered = sorted(pieces, key=pieces.__getitem__)
@@ -134,13 +144,9 @@ class _XGrammarWalk:
 
 
 class Ours:
-    """This project's compiler: at first visit, and again; what it learnt is left in the folder for `FromDisk`."""
+    """The compiler of this project: at first visit, and again; what it learnt is left in the folder for `FromDisk`."""
 
     def __init__(self, tokenizer: Path, folder: Path) -> None:
-        from importlib.metadata import version
-
-        from schemas_cache import Vocabulary
-
         self.version = f"katagami {version('katagami')}"
         self.folder = folder
         self.vocabulary = Vocabulary.from_tokenizer_json(tokenizer, end_ids=[END_ID])
@@ -148,8 +154,6 @@ class Ours:
 
     def modes(self, schema: str) -> Iterator[tuple[str, Callable[[], Start]]]:
         """First with nothing of this schema, then with the tables in memory; at last writes them, unmeasured."""
-        from schemas_cache.store import SchemaCache
-
         cache = SchemaCache(None, memory_entries=1)
         yield "ours, first visit", lambda: self._look_up(cache, schema)
         yield "ours, warm", lambda: self._look_up(cache, schema)
@@ -159,9 +163,6 @@ class Ours:
         written.close()
 
     def _source(self, schema: str) -> Any:
-        from schemas_cache.schema.options import SchemaOptions
-        from schemas_cache.source import schema_source
-
         return schema_source(json.loads(schema), SchemaOptions(additional_properties="open"))
 
     def _compiled(self, cache: Any, schema: str) -> Any:
@@ -173,14 +174,22 @@ class Ours:
 
 
 class FromDisk(Ours):
-    """This project's compiler in another process, on the folder that the first has written."""
+    """The compiler of this project in another process, on the folder that the first has written."""
+
+    def __init__(self, tokenizer: Path, folder: Path) -> None:
+        super().__init__(tokenizer, folder)
+        self.cache = SchemaCache(folder, memory_entries=1, write_delay_s=3600.0)
+        self.cache.get(self._source('{"const": 1}'), self.vocabulary)  # opens the files, as a server does at its start
 
     def modes(self, schema: str) -> Iterator[tuple[str, Callable[[], Start]]]:
-        """A cache that has nothing in memory; nothing is written again."""
-        from schemas_cache.store import SchemaCache
+        """A cache that has another schema in memory at most; nothing is written again."""
+        yield "ours, from disk", lambda: self._from_disk(schema)
 
-        cache = SchemaCache(self.folder, memory_entries=1, write_delay_s=3600.0)
-        yield "ours, from disk", lambda: self._look_up(cache, schema)
+    def _from_disk(self, schema: str) -> Start:
+        found = self.cache.get(self._source(schema), self.vocabulary)
+        if found.tier == "miss":  # in memory it is where the schema before was the same
+            raise ValueError("not on disk")
+        return lambda: _OurWalk(found.compiled.matcher())
 
 
 @dataclass
@@ -191,10 +200,11 @@ class _OurWalk:
         return self.matcher.mask()
 
     def take(self, token_id: int) -> bool:
-        allowed = self.matcher.allows(token_id)
-        if allowed:
+        try:
             self.matcher.advance(token_id)
-        return bool(allowed)
+        except ForbiddenTokenError:
+            return False
+        return True
 
 
 def _warm_up(engine: Ours) -> None:
@@ -203,8 +213,6 @@ def _warm_up(engine: Ours) -> None:
 
 
 def _memory_only() -> Any:
-    from schemas_cache.store import SchemaCache
-
     return SchemaCache(None, memory_entries=1)
 
 

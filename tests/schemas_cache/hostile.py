@@ -312,7 +312,7 @@ CASES: dict[str, Hostile] = {
     "64 patternProperties that overlap": Hostile(lambda: key_patterns(64, "a.{%d}b"), lambda: {"a" + "b" * 70: 1}),
     "500 patternProperties": Hostile(lambda: key_patterns(500, "^k%d_[a-z]*$"), lambda: {"k63_ab": 1}),
     "unique elements of 1,000 values": Hostile(
-        lambda: {"type": "array", "items": {"enum": list(range(1_000))}, "uniqueItems": True}, lambda: list(range(200))
+        lambda: {"type": "array", "items": {"enum": list(range(1_000))}, "uniqueItems": True}, lambda: list(range(60))
     ),
     "unique elements of 1,001 values": Hostile(
         lambda: {"type": "array", "items": {"enum": list(range(1_001))}, "uniqueItems": True}, lambda: [1]
@@ -340,8 +340,8 @@ CASES: dict[str, Hostile] = {
         lambda: {"type": "array", "contains": {"const": 7}, "minContains": 3, "maxContains": 5, "maxItems": 8},
         lambda: [7, 1, 7, 7],
     ),
-    "a name of 60,000 characters": Hostile(
-        lambda: objects({"n" * 60_000: {"type": "null"}}), lambda: {"n" * 60_000: None}
+    "a name of 20,000 characters": Hostile(
+        lambda: objects({"n" * 20_000: {"type": "null"}}), lambda: {"n" * 20_000: None}
     ),
     "200 open objects": Hostile(
         lambda: objects({f"p{i}": OPEN_OBJECT for i in range(200)}),

@@ -15,12 +15,6 @@ from schemas_cache.token_automaton import TokenAutomaton
 from schemas_cache.token_index import token_index
 from schemas_cache.vocabulary import Vocabulary
 
-ARTICLE_PATTERN = (
-    r'\{"id": (0|[1-9][0-9]{0,3}), "title": "[^"\\]{1,%d}", "level": "(初級|中級|上級)", '
-    r'"tags": \["(python|linux|ai|web|db|network)"(, "(python|linux|ai|web|db|network)"){0,2}\], '
-    r'"draft": (true|false)\}'
-)
-
 # All bytes; pieces of JSON, of characters and of nothing at all; merges across grammar borders; texts spelled twice.
 AWKWARD_TOKENS = (
     *(bytes([byte]) for byte in range(0x100)),

@@ -15,10 +15,12 @@ from schemas_cache import (
     SchemaTooComplexError,
     UnsatisfiableSchemaError,
     Vocabulary,
+    compile_regex,
     compile_schema,
     compile_source,
 )
-from schemas_cache.limits import MAX_WORK
+from schemas_cache.automaton import START
+from schemas_cache.limits import MAX_CONFIGURATIONS, MAX_WORK
 from schemas_cache.work import LOOK_EVERY, Haste, NotNowError, StoppedError, Work, at_work, spend, working
 from tests.schemas_cache.hostile import CASES, examine
 from tests.toy import TOY
@@ -118,6 +120,34 @@ def test_a_compile_has_a_limit_on_its_work() -> None:
     with pytest.raises(SchemaTooComplexError, match=FIGURE_AND_LIMIT):
         compile_schema(schema, BYTES, limits=Limits(max_work=1_000))
     compile_schema(schema, BYTES, limits=Limits(max_work=MAX_WORK))
+
+
+def test_a_product_that_is_too_large_is_too_complex_unless_more_is_wrong() -> None:
+    """With a keyword beside it that is malformed, the schema is that."""
+    large = {"type": "integer", "multipleOf": 123456789}
+    with pytest.raises(SchemaTooComplexError, match=r"20000 states .* the limit"):
+        compile_schema(large, BYTES)
+    with pytest.raises(SchemaError) as caught:
+        compile_schema({"anyOf": [large, {"type": "foo"}]}, BYTES)
+    assert SchemaError is type(caught.value)
+
+
+def test_a_state_of_too_many_configurations_is_refused() -> None:
+    """Members any of which may come next are side by side until their names tell them apart."""
+    schema = {"type": "object", "properties": {f"p{i}": {"type": "null"} for i in range(MAX_CONFIGURATIONS + 1)}}
+    with pytest.raises(SchemaTooComplexError, match=rf"needs 120\d .*limit is {MAX_CONFIGURATIONS}"):
+        compile_schema(schema, BYTES).matcher().mask()
+
+
+def test_counts_that_say_nothing_more_are_left_out() -> None:
+    """However the text was cut into rounds, the fewest rounds allow all that more of them do: one count is kept."""
+    compiled = compile_regex("(a|aa){0,400}", BYTES, limits=Limits(max_dense_entries=0))
+    automaton = compiled.tokens.automaton
+    state = automaton.walk(START, b"a" * 300)
+    frames = {frame for _, frame in automaton.configurations[state]}
+    assert {1} == {len(automaton.frames.counts(frame)) for frame in frames}
+    assert automaton.accepting[automaton.walk(START, b"a" * 800)]
+    assert not automaton.accepting[automaton.walk(START, b"a" * 801)]
 
 
 def test_work_is_the_same_each_time() -> None:

@@ -7,13 +7,13 @@ import random
 import numpy as np
 import pytest
 
+from app.bench.article.automata import PATTERN
 from schemas_cache.automaton import DEAD, END, START, Automaton
 from schemas_cache.grammar import Expr, Ref, alt, byte_class, concat, literal, repeat
 from schemas_cache.spelling import free_string
 from schemas_cache.token_automaton import TokenAutomaton
 from schemas_cache.vocabulary import Vocabulary
 from tests.schemas_cache.machines import (
-    ARTICLE_PATTERN,
     automaton_of,
     awkward_vocabulary,
     character_vocabulary,
@@ -142,7 +142,7 @@ def test_end_tokens_exactly_where_the_text_may_end() -> None:
 def test_token_boundary_states_of_the_article(maximum: int, states: int) -> None:
     """The article counts 175, 195, 227, 291 and 419; over important states fewer are needed."""
     text = "".join(map(chr, (*range(0x20, 0x7F), *range(0x3041, 0x3097)))) + "初級中上"
-    tokens = tokens_of(pattern_automaton(ARTICLE_PATTERN % maximum), character_vocabulary(text))
+    tokens = tokens_of(pattern_automaton(PATTERN % maximum), character_vocabulary(text))
     tokens.lift(1 << 20)
     assert tokens.dense is not None
     assert len(tokens.dense.states) == states

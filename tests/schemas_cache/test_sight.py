@@ -55,3 +55,18 @@ def test_rows_are_brute_force_where_the_end_is_far(key_order: KeyOrder, schema: 
             bits = np.unpackbits(matcher.mask().view(np.uint8), count=len(SHORT), bitorder="little")
             assert expected == np.flatnonzero(bits).tolist(), text
             matcher.advance_bytes(bytes([byte]))
+
+
+@pytest.mark.parametrize("pattern", ["^[a-z]+(-[a-z]+)*$", "^(ab|c)*$", "^[a-z]+$|^[0-9]{5,}$"])
+@pytest.mark.parametrize(("low", "high"), [(0, 300), (250, 300), (150, None)])
+def test_positions_of_a_pattern_with_a_length_share_rows(pattern: str, low: int, high: int | None) -> None:
+    """Far from the bounds positions look alike; near them each row is the one that would be worked out afresh."""
+    schema = {"type": "string", "pattern": pattern, "minLength": low} | ({} if high is None else {"maxLength": high})
+    compiled = compile_schema(schema, SHORT, limits=Limits(max_dense_entries=0))
+    matcher, rows = compiled.matcher(), compiled.tokens.rows
+    states = 0
+    for byte in b'"' + b"ab" * 149 + b'c"':
+        np.testing.assert_array_equal(rows.compute(matcher.state), matcher.mask())
+        matcher.advance_bytes(bytes([byte]))
+        states += 1
+    assert len(rows) < states / 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -104,6 +105,29 @@ def test_states_unite_in_any_order() -> None:
             assert one.shortest(states[0]) == other.shortest(states[1])
             assert one.pointer(states[0]) == other.pointer(states[1])
     assert tables[0].generation == tables[1].generation
+
+
+DUMPS = """
+import hashlib
+from schemas_cache.compile import compile_source
+from schemas_cache.source import schema_source
+from tests.schemas_cache.tables import SOURCES, VOCABULARY
+machines = {"type": "string", "pattern": "^[^x]{0,9}y", "maxLength": 12, "not": {"enum": ["ay", "by"]}}
+names = {"type": "object", "properties": {"a": True}, "patternProperties": {"^b": {"type": "null"}}, "minProperties": 2}
+for source in (*SOURCES.values(), schema_source(machines), schema_source(names)):
+    print(hashlib.sha256(compile_source(source, VOCABULARY).dump()).hexdigest())
+"""
+
+
+def test_every_process_compiles_to_the_same_tables() -> None:
+    """Tables of one schema are byte for byte equal in every process: numbers depend on no hash and no address."""
+    said = set()
+    for seed in range(4):
+        environment = os.environ | {"PYTHONHASHSEED": str(seed)}
+        command = [sys.executable, "-c", DUMPS]
+        said.add(subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True).stdout)
+    assert len(said) == 1
+    assert said.pop().count(b"\n") == len(SOURCES) + 2
 
 
 def test_uniting_twice_changes_nothing() -> None:
