@@ -30,7 +30,8 @@ ENV PATH=/opt/katagami/bin:$PATH \
 WORKDIR /data
 USER 10001:10001
 
-# Compiled schemas, so that a restart is warm; and models of your own (KATAGAMI_MODEL=/data/models/...).
+# Compiled schemas, so that a restart is warm; and models: those that are pulled, with the base image's pip
+# (KATAGAMI_MODEL=smollm2-135m-instruct), and your own (KATAGAMI_MODEL=/data/models/...).
 VOLUME ["/data/schemas", "/data/models"]
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \

@@ -12,6 +12,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
+INSTALLED_BENCH := $(VENV)/.installed-bench
 CHECKED := app engine schemas_cache tests
 
 .DEFAULT_GOAL := help
@@ -35,7 +36,7 @@ check: $(INSTALLED_DEV) ## Format, lint and types
 suites: $(INSTALLED_DEV) ## Long-running test suites
 	$(BIN)/python -m pytest -m suite --timeout 3600 || { status=$$?; [ $$status -eq 5 ] && echo "no suites"; }
 
-bench: $(INSTALLED_DEV) ## Benchmarks, one after another
+bench: $(INSTALLED_BENCH) ## Benchmarks, one after another, beside other engines where those can be installed
 	@set -e; for script in $(wildcard tests/benchmarks/bench_*.py); do echo "== $$script"; $(BIN)/python $$script; done
 
 train: $(INSTALLED) ## Train the two models that ship with the project
@@ -60,3 +61,7 @@ $(INSTALLED): pyproject.toml | $(BIN)/python
 $(INSTALLED_DEV): pyproject.toml | $(BIN)/python
 	$(PIP) install --quiet --editable '.[dev]'
 	@touch $(INSTALLED) $@
+
+$(INSTALLED_BENCH): $(INSTALLED_DEV)
+	-$(PIP) install --quiet --editable '.[bench]' || $(PIP) install --quiet 'llguidance>=1.9'
+	@touch $@

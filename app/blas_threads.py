@@ -1,11 +1,30 @@
-"""One thread for matrix products, unless the environment says otherwise; imported before numpy.
+"""How many threads matrix products have: `--threads`, `KATAGAMI_THREADS`, else one; imported before numpy.
 
-OpenBLAS reads the variable when it is loaded. Products of the sizes here gain little from a second thread on an idle
-machine, and on a busy one the threads wait for each other: a forward pass of 4 ms has been seen to take 40.
+OpenBLAS reads its variable when it is loaded, which is before the command line is parsed; so the flag is looked for
+here, and `Settings.threads` only checks it. A variable of the BLAS itself, where there is one, wins.
+
+One thread is the default. The shipped models gain nothing from a second one. SmolLM2 does as long as it is alone on the
+machine (measured on two cores: see `tests/benchmarks/bench_step_llama.py`), and loses more as soon as anything else
+wants a core, since the threads wait for each other: a forward pass of 4 ms has been seen to take 40.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Mapping, Sequence
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+FLAG, VARIABLE, BLAS_VARIABLE = "--threads", "KATAGAMI_THREADS", "OPENBLAS_NUM_THREADS"
+
+
+def asked_threads(arguments: Sequence[str], environment: Mapping[str, str]) -> str:
+    """What the command line or the environment asks for, the flag first; one where that is no number."""
+    found = environment.get(VARIABLE, "")
+    for number, argument in enumerate(arguments):
+        name, _, value = argument.partition("=")
+        if name == FLAG:
+            found = value or "".join(arguments[number + 1 : number + 2])
+    return found if found.isascii() and found.isdigit() and int(found) else "1"
+
+
+os.environ.setdefault(BLAS_VARIABLE, asked_threads(sys.argv[1:], os.environ))

@@ -21,6 +21,7 @@ from app.exchange import exchange_of
 from app.words import clip
 from engine import (
     BudgetBelowMinimumError,
+    CacheTooSmallError,
     ContextLengthError,
     DeadlineExceededError,
     EngineFailedError,
@@ -112,6 +113,7 @@ TABLE: dict[type[BaseException], Answer] = {
     SchemaError: Answer(400, INVALID),
     DeadStateError: Answer(400, INVALID, "unsatisfiable_schema"),
     ContextLengthError: Answer(400, INVALID, "context_length_exceeded"),
+    CacheTooSmallError: Answer(400, INVALID, "context_length_exceeded"),
     BudgetBelowMinimumError: Answer(400, INVALID, "max_tokens_below_minimum"),
     InvalidKeyError: Answer(401, INVALID, "invalid_api_key"),
     UnknownModelError: Answer(404, INVALID, "model_not_found"),
@@ -133,6 +135,7 @@ TABLE: dict[type[BaseException], Answer] = {
 
 PARAMS: dict[type[BaseException], str] = {
     ContextLengthError: "prompt",
+    CacheTooSmallError: "prompt",
     BudgetBelowMinimumError: "max_tokens",
     UnknownModelError: "model",
 }

@@ -29,6 +29,7 @@ STEP_FIGURES = {
     "forced_tokens": "Tokens without a choice",
     "interventions": "Draws whose best token the mask forbade",
 }
+STAGES = ("forward", "mask", "sample", "advance")
 METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH"})
 
 
@@ -118,6 +119,11 @@ class EngineFigures(Collector):
             for model, counters in stats.steps.items():
                 family.add_metric((model,), getattr(counters, name))
             yield family
+        spent = CounterMetricFamily("katagami_step_seconds", "Time of steps, by stage", labels=("model", "stage"))
+        for model, counters in stats.steps.items():
+            for stage in STAGES:
+                spent.add_metric((model, stage), getattr(counters, f"{stage}_s"))
+        yield spent
 
     def _cache(self) -> Iterator[Metric]:
         entries = GaugeMetricFamily("katagami_schema_cache_entries", "Schemas in the cache", labels=("tier",))

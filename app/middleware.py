@@ -31,9 +31,7 @@ from app.keys import Keys, presented_keys
 from app.logs import log_exchange
 from app.metrics import Metrics
 
-OPEN_PATHS = frozenset(
-    {"/health", "/ready", "/version", "/openapi.json", "/docs"}
-)  # tell nothing that is anybody's own
+OPEN_PATHS = frozenset({"/health", "/ready", "/version", "/openapi.json"})  # tell nothing that is anybody's own
 METRICS_PATH = "/metrics"
 CROSS_ORIGIN_METHODS = ("GET", "HEAD", "POST", "DELETE")
 EXPOSED_HEADERS = (

@@ -10,6 +10,7 @@ asks again is told anew.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 from fastapi import Request
 
@@ -23,17 +24,26 @@ BRIEF_S = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What one compile makes: a schema has tables for each model, and for each set of options."""
+
+    schema_hash: str
+    model_name: str
+    digest: str  # of the source, options included
+
+
 class Prewarming:
     """One per server; used on the event loop only."""
 
     def __init__(self, gate: Gate, deadline_s: float | None) -> None:
         self._gate, self._deadline_s = gate, deadline_s
-        self._tasks: dict[str, asyncio.Task[Result]] = {}  # schema hash -> compile that nobody waits for
+        self._tasks: dict[Tables, asyncio.Task[Result]] = {}  # compiles that nobody waits for
 
     @property
     def compiling(self) -> tuple[str, ...]:
         """Hashes of the schemas that are being compiled in the background, the latest first."""
-        return tuple(reversed(self._tasks))
+        return tuple(dict.fromkeys(tables.schema_hash for tables in reversed(self._tasks)))
 
     async def compile(self, request: Request, model_name: str, source: Source) -> SchemaUse:
         """Compile and wait; raises as `Gate.generate`."""
@@ -41,20 +51,21 @@ class Prewarming:
 
     async def begin(self, model_name: str, source: Source) -> SchemaUse | None:
         """Compile; None where that takes longer than a moment. Raises what is found wrong within it."""
-        task = self._tasks.get(source.schema_hash) or self._start(model_name, source)
+        tables = Tables(source.schema_hash, model_name, source.digest)
+        task = self._tasks.get(tables) or self._start(tables, source)
         done, _ = await asyncio.wait({task}, timeout=BRIEF_S)
         return _use(task.result()) if done else None
 
-    def _start(self, model_name: str, source: Source) -> asyncio.Task[Result]:
-        work = self._gate.run(None, self._gate.engine.generate(model_name, self._asked(source)))
-        task = self._tasks[source.schema_hash] = asyncio.create_task(work)
-        task.add_done_callback(lambda task: self._forget(source.schema_hash, task))
+    def _start(self, tables: Tables, source: Source) -> asyncio.Task[Result]:
+        work = self._gate.run(None, self._gate.engine.generate(tables.model_name, self._asked(source)))
+        task = self._tasks[tables] = asyncio.create_task(work)
+        task.add_done_callback(lambda task: self._forget(tables, task))
         return task
 
-    def _forget(self, schema_hash: str, task: asyncio.Task[Result]) -> None:
+    def _forget(self, tables: Tables, task: asyncio.Task[Result]) -> None:
         if not task.cancelled():
             task.exception()  # seen: where somebody still waits it is raised there
-        self._tasks.pop(schema_hash, None)
+        self._tasks.pop(tables, None)
 
     def _asked(self, source: Source) -> EngineRequest:
         return EngineRequest(

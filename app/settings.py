@@ -7,18 +7,22 @@ docs/configuration.md lists them; a test keeps the two equal.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AliasChoices, Field, SecretStr, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from engine import EngineConfig
+from engine.models.llama.decoder import DEFAULT_CACHE_BYTES
 from schemas_cache import DEFAULT_LIMITS, MEMORY_BYTES, SIZE_LIMIT_BYTES
 
 PREFIX = "KATAGAMI_"
+ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#\sA-Z]+")
 
 
 def default_home() -> Path:
@@ -37,9 +41,11 @@ class Settings(BaseSettings):
     home: Path = Field(default_factory=default_home)
     cache_size_limit_bytes: int = Field(default=SIZE_LIMIT_BYTES, ge=2**20)
     cache_memory_limit_bytes: int = Field(default=MEMORY_BYTES, ge=2**20)
+    kv_cache_bytes: int = Field(default=DEFAULT_CACHE_BYTES, ge=2**20)
     max_running: int = Field(default=64, ge=1)
     max_queued: int = Field(default=256, ge=1)
     batch_invariant: bool = False
+    threads: int = Field(default=1, ge=1)  # `blas_threads` reads it, before there are settings
     compile_workers: int = Field(default=2, ge=1)
     compile_timeout_s: float = Field(default=60.0, gt=0, allow_inf_nan=False)
     max_states: int = Field(default=DEFAULT_LIMITS.max_states, ge=1_000)
@@ -60,7 +66,7 @@ class Settings(BaseSettings):
     client_timeout_s: float = Field(default=60.0, gt=0, allow_inf_nan=False)
     max_connections: int = Field(default=1000, ge=1)
     grace_s: float = Field(default=30.0, ge=0, allow_inf_nan=False)
-    seed: int | None = None
+    seed: int | None = Field(default=None, ge=0)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
     log_prompts: bool = False
@@ -70,6 +76,18 @@ class Settings(BaseSettings):
     def _split(cls, value: object) -> object:
         """Several are written with commas between them."""
         return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
+    @field_validator("cors_origin")
+    @classmethod
+    def _as_browsers_write_it(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """One that no browser sends would let nobody in, and say nothing. An empty variable is none."""
+        if value == ("",):
+            return ()
+        odd = next((origin for origin in value if not ORIGIN.fullmatch(origin)), None)
+        if odd is not None:
+            told = "must be * or scheme://host:port in small letters, with nothing behind it, not {origin}"
+            raise PydanticCustomError("origin", told, {"origin": repr(odd)})
+        return value
 
     @field_validator("log_level", mode="before")
     @classmethod
@@ -90,6 +108,7 @@ class Settings(BaseSettings):
             cache_folder=self.cache_folder,
             cache_size_limit_bytes=self.cache_size_limit_bytes,
             cache_memory_limit_bytes=self.cache_memory_limit_bytes,
+            kv_cache_bytes=self.kv_cache_bytes,
             max_running=self.max_running,
             max_queued=self.max_queued,
             batch_invariant=self.batch_invariant,

@@ -44,7 +44,12 @@ def _type(expected: str) -> Callable[[ErrorDetails], str]:
 
 
 def _bound(words: str, name: str) -> Callable[[ErrorDetails], str]:
-    return lambda fault: f"must be {words} {_context(fault)[name]:g}, not {clip(fault['input'], MAX_QUOTE)}"
+    return lambda fault: f"must be {words} {_figure(_context(fault)[name])}, not {clip(fault['input'], MAX_QUOTE)}"
+
+
+def _figure(bound: float) -> str:
+    """Whole numbers to their last digit."""
+    return f"{bound:g}" if isinstance(bound, float) else str(bound)
 
 
 def _context(fault: ErrorDetails) -> dict[str, Any]:

@@ -9,9 +9,13 @@ The life of a request, one file a stage:
     compile_worker, compile_process        compiling in a process of its own
     compiler_pool     the request's schema, compiled off all other threads
     budget            what a token limit leaves room for: documents that are ended in time
+    healing           prompts that end inside a token
     constraint        what binds one sequence: forced tokens, stop strings, ways to end
     sampling          logits and masks -> one token per row
+    outputs, few_tokens, drawing        the same, with no more logits than the masks ask for
+    slots             who gets which memory of the model, and what it holds already
     scheduler         who is in the next batch
+    feeding           which tokens of whom; long prompts in parts
     expander          states that nobody has visited yet, worked out beside the steps
     step              schedule, forward, mask, sample, advance
     delivery          what of an answer under way may be shown, and its events
@@ -35,6 +39,7 @@ from engine.compile_process import compiling_cache
 from engine.config import EngineConfig
 from engine.errors import (
     BudgetBelowMinimumError,
+    CacheTooSmallError,
     ContextLengthError,
     DeadlineExceededError,
     EngineFailedError,
@@ -46,6 +51,7 @@ from engine.errors import (
 from engine.models.registry import LoadedModel, load_model
 from engine.runner import Engine
 from engine.sequence import (
+    Attempts,
     Choice,
     Delta,
     Diagnostics,
@@ -54,6 +60,7 @@ from engine.sequence import (
     Ready,
     Request,
     Result,
+    Retry,
     Sampling,
     SchemaUse,
     StopReason,
@@ -65,7 +72,9 @@ from engine.sequence import (
 from engine.stats import EngineStats, StepCounters
 
 __all__ = [
+    "Attempts",
     "BudgetBelowMinimumError",
+    "CacheTooSmallError",
     "Choice",
     "ContextLengthError",
     "DeadlineExceededError",
@@ -82,6 +91,7 @@ __all__ = [
     "Ready",
     "Request",
     "Result",
+    "Retry",
     "RowDeadError",
     "Sampling",
     "SchemaUse",

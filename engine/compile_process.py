@@ -1,7 +1,7 @@
 """Worker processes that compile: a compile function for the cache, whose work happens elsewhere.
 
 In: a source, a vocabulary and limits. Out: a `CompiledSchema`, or the error that compiling it ended with, as if it had
-been compiled here. Cost: 1.7 ms beside the compile for a small schema, a third of it to load the tables; 0.6 s and
+been compiled here. Cost: 1.2 ms beside the compile for a small schema, half of it to load the tables; 0.6 s and
 80 MB for each worker that is started, in the background, the first time that it is needed.
 
 What a process of its own gives: the decode thread keeps the interpreter to itself; a compile that breaks its time limit

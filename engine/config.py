@@ -11,6 +11,32 @@ from schemas_cache.memory import MEMORY_BYTES
 
 
 @dataclass(frozen=True, slots=True)
+class FastPath:
+    """What is left out of the work, each of it a switch: what it brings can be measured, the texts stay the same.
+
+    They matter to models with a KV cache and a large vocabulary only.
+
+    Attributes
+    ----------
+    few_logits : bool
+        A row whose mask allows few tokens gets the logits of those alone.
+    prefix_reuse : bool
+        A sequence begins with what the cache holds of its tokens. Off where `batch_invariant`, since a token's keys and
+        values are then not those that the sequence would compute alone, down to the last bit.
+    prefill_chunk_tokens : int or None
+        Most tokens of prompts in a step in which others decode; None feeds prompts whole.
+    """
+
+    few_logits: bool = True
+    prefix_reuse: bool = True
+    prefill_chunk_tokens: int | None = 64
+
+    def __post_init__(self) -> None:
+        if self.prefill_chunk_tokens is not None and self.prefill_chunk_tokens < 1:
+            raise ValueError(f"prefill_chunk_tokens is {self.prefill_chunk_tokens}; it has to be at least 1")
+
+
+@dataclass(frozen=True, slots=True)
 class EngineConfig:
     """How the engine is set up.
 
@@ -43,6 +69,8 @@ class EngineConfig:
     batch_invariant : bool
         Whether the logits of a sequence are bit for bit the same whatever else runs, so that greedy text is too. Costs
         a part of the speed: matrix products are taken in small tiles of fixed shape (`models.tiles`).
+    fast_path : FastPath
+        Switches for measurements.
     """
 
     model: str = "katagami-char"
@@ -65,6 +93,7 @@ class EngineConfig:
     seed: int | None = None
     grace_s: float = 30.0
     batch_invariant: bool = False
+    fast_path: FastPath = FastPath()
 
     def __post_init__(self) -> None:
         for name in ("max_running", "max_queued", "compile_workers", "default_max_tokens"):

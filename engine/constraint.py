@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.budget import begin_closing, may_close, same_text
-from engine.sequence import Sequence
+from engine.healing import Healer
+from engine.sequence import Healing, Sequence
 from schemas_cache import Matcher, Vocabulary
 
 FORCED_BYTES = 4096  # tokenised at once; what is forced beyond them is taken after the next token
@@ -62,20 +63,25 @@ class Forcing:
         self._gives_back = not one_token_per_character(vocabulary)
         self._chunks: dict[bytes, Chunk] = {}
 
-    def take(self, matcher: Matcher, tokens_left: int, closes: bool = False) -> tuple[int, ...]:
+    def take(
+        self, matcher: Matcher, tokens_left: int, closes: bool = False, given_back: bytes = b""
+    ) -> tuple[int, ...]:
         """Advance the matcher over what is forced, by at most this many tokens, and return them.
 
-        `closes`: none are taken where too few tokens would be left after them to end the text.
+        `closes`: none are taken where too few tokens would be left after them to end the text. `given_back`: the tokens
+        spell this too, before what is forced; none are taken where they would not reach beyond it.
         """
         forced = matcher.forced()
         if not forced or tokens_left <= 0:
             return ()
-        chunk = self._chunk(forced)
-        room = tokens_left - len(chunk.body)
+        chunk = self._chunk(given_back + forced)
+        room, new = tokens_left - len(chunk.body), chunk.body_bytes[len(given_back) :]
+        if given_back and (room < 0 or not new):
+            return ()
         if room < 0:
             return () if closes else self._cut(matcher, chunk.body[:tokens_left])
-        if chunk.body:
-            matcher.advance_bytes(chunk.body_bytes)
+        if new:
+            matcher.advance_bytes(new)
             if closes and not matcher.fits(room):
                 matcher.rollback(1)
                 return ()
@@ -155,12 +161,20 @@ class Walk:
         self._token_bytes = vocabulary.token_bytes
         self._end_ids = frozenset(vocabulary.end_ids)
         self._forcing = forcing
+        self._healer = Healer(vocabulary)
 
     def begin(self, row: Sequence) -> None:
-        """Take what is forced before the first draw, or end at once where there is nothing to draw."""
+        """Take what is forced before the first draw, or end at once where there is nothing to draw.
+
+        What its prompt gives back is no longer pending then: it is forced too, or to be drawn.
+        """
         begin_closing(row)
         if row.tokens_left > 0:
-            self._jump(row)
+            healing = self._healer.at_begin(row, row.matcher)
+            if healing is not None:
+                del row.pending[-len(healing.tokens) :]
+            if not self._jump(row, b"" if healing is None else healing.data):
+                row.healing = healing
         self._settle(row)
 
     def advance(self, row: Sequence, token_id: int) -> bool:
@@ -177,17 +191,19 @@ class Walk:
             When the token is not allowed; nothing is changed then.
         """
         matcher = row.matcher
-        if token_id in self._end_ids:
+        if row.healing is not None:
+            self._heal(row, row.healing, token_id)
+        elif token_id in self._end_ids:
             row.complete = matcher is None or matcher.accepting
             self._end(row)
-            return True
-        if matcher is not None:
-            matcher.advance(token_id)
-            if row.closes and not matcher.fits(row.tokens_left - 1):
-                matcher.rollback(1)
-                return False
-        self._append(row, token_id)
-        if not row.over:
+        else:
+            if matcher is not None:
+                matcher.advance(token_id)
+                if row.closes and not matcher.fits(row.tokens_left - 1):
+                    matcher.rollback(1)
+                    return False
+            self._append(row, token_id, self._token_bytes[token_id])
+        if not row.over and row.healing is None:
             self._jump(row)
             self._settle(row)
         return True
@@ -199,9 +215,15 @@ class Walk:
         """
         if row.matcher is None or token_id in self._end_ids:
             return
-        matcher, tokens_left, closes = row.matcher.fork(), row.tokens_left, row.closes
+        matcher, tokens_left, closes, given_back = row.matcher.fork(), row.tokens_left, row.closes, b""
         if token_id is None:
-            closes = may_close(row)
+            closes, healing = may_close(row), self._healer.at_begin(row, matcher)
+            given_back = b"" if healing is None else healing.data
+        elif row.healing is not None:
+            if self._reaches_beyond(row, row.healing, token_id, matcher):
+                tokens_left -= 1
+            else:
+                self._healer.of_end(row.healing.tokens[1:], matcher)
         else:
             matcher.advance(token_id)
             tokens_left -= 1
@@ -210,7 +232,7 @@ class Walk:
                 matcher.mask_within(tokens_left)
                 return
         if row.job.request.jump_forward:
-            self._forcing.take(matcher, tokens_left, closes)
+            self._forcing.take(matcher, tokens_left, closes, given_back)
         if not matcher.finished:
             matcher.mask()
 
@@ -237,21 +259,49 @@ class Walk:
     def _end(self, row: Sequence) -> None:
         row.stop_reason = row.limit_reason if row.closed_early else "end_turn"
 
-    def _jump(self, row: Sequence) -> None:
+    def _jump(self, row: Sequence, given_back: bytes = b"") -> bool:
+        """Take what is forced, together with what the prompt has given back; whether there is any."""
         if row.matcher is None or not row.job.request.jump_forward:
-            return
-        for token_id in self._forcing.take(row.matcher, row.tokens_left, row.closes):
-            row.forced_tokens += 1
-            self._append(row, token_id)
+            return False
+        token_ids, old = self._forcing.take(row.matcher, row.tokens_left, row.closes, given_back), len(given_back)
+        for token_id in token_ids:
+            data = self._token_bytes[token_id]
+            if len(data) <= old:
+                row.pending.append(token_id)
+            else:
+                row.forced_tokens += 1
+                self._append(row, token_id, data[old:])
+            old = max(0, old - len(data))
             if row.over:
-                return
+                break
+        return bool(token_ids)
 
-    def _append(self, row: Sequence, token_id: int) -> None:
+    def _heal(self, row: Sequence, healing: Healing, token_id: int) -> None:
+        """Take what was drawn in place of the end of a prompt: that itself, or a token that goes on."""
+        if self._reaches_beyond(row, healing, token_id, row.matcher):
+            row.healing = None
+            self._append(row, token_id, self._token_bytes[token_id][len(healing.data) :])
+            return
+        row.healing = self._healer.of_end(healing.tokens[1:], row.matcher)
+        row.pending += healing.tokens[: -len(row.healing.tokens)] if row.healing else healing.tokens
+
+    def _reaches_beyond(self, row: Sequence, healing: Healing, token_id: int, matcher: Matcher | None) -> bool:
+        """Whether a token goes on after the prompt and leaves room to end the text; the matcher has moved on then."""
+        if token_id == healing.tokens[0]:
+            return False
+        if matcher is not None:
+            matcher.advance_bytes(self._token_bytes[token_id][len(healing.data) :])
+            if row.closes and not matcher.fits(row.tokens_left - 1):
+                matcher.rollback(1)
+                return False
+        return True
+
+    def _append(self, row: Sequence, token_id: int, data: bytes) -> None:
         row.token_ids.append(token_id)
         row.pending.append(token_id)
-        row.data += self._token_bytes[token_id]
+        row.data += data
         if row.stops:
-            cut_at_stop(row, len(self._token_bytes[token_id]))
+            cut_at_stop(row, len(data))
 
     def _settle(self, row: Sequence) -> None:
         matcher = row.matcher

@@ -22,7 +22,7 @@ class QueueFullError(KatagamiError):
 
     def __init__(self, retry_after_s: float) -> None:
         self.retry_after_s = retry_after_s
-        super().__init__(f"the queue is full; try again in about {retry_after_s:.0f} s")
+        super().__init__(f"the queue is full; try again in about {max(1, round(retry_after_s))} s")
 
 
 class ContextLengthError(KatagamiError):
@@ -33,12 +33,22 @@ class ContextLengthError(KatagamiError):
         super().__init__(f"the prompt has {prompt_tokens} tokens; the model's context has {context_length}")
 
 
+class CacheTooSmallError(KatagamiError):
+    """The prompt would fill the model's KV cache, of `capacity_bytes`, all by itself."""
+
+    def __init__(self, prompt_tokens: int, needed_bytes: int, capacity_bytes: int) -> None:
+        self.prompt_tokens, self.needed_bytes, self.capacity_bytes = prompt_tokens, needed_bytes, capacity_bytes
+        need = f"the prompt has {prompt_tokens} tokens, which take {needed_bytes / 2**20:,.0f} MiB of KV cache"
+        super().__init__(f"{need}; the model's cache has {capacity_bytes / 2**20:,.0f} MiB")
+
+
 class BudgetBelowMinimumError(KatagamiError):
     """The request's limit has no room for any document of its schema, and it asked to be told so."""
 
     def __init__(self, max_tokens: int, minimum_tokens: int) -> None:
         self.max_tokens, self.minimum_tokens = max_tokens, minimum_tokens
-        super().__init__(f"there is room for {max_tokens} tokens; the shortest document takes {minimum_tokens}")
+        told = f"there is room for {max_tokens} tokens; the shortest document takes {minimum_tokens}"
+        super().__init__(f"{told}: ask for as many, or have the text cut with on_limit close or truncate")
 
 
 class DeadlineExceededError(KatagamiError):
@@ -46,7 +56,7 @@ class DeadlineExceededError(KatagamiError):
 
     def __init__(self, deadline_s: float) -> None:
         self.deadline_s = deadline_s
-        super().__init__(f"not done within {deadline_s:g} s")
+        super().__init__(f"the request was not done within {deadline_s:g} s, the longest that one may take here")
 
 
 class RowDeadError(DeadStateError):

@@ -27,7 +27,6 @@ import logging
 import sys
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from threading import Condition, Thread
 from typing import Literal, NamedTuple
@@ -36,9 +35,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.errors import EngineFailedError
-from engine.sequence import Sequence
+from engine.outputs import Outputs
+from engine.sequence import Healing, Sequence
 from schemas_cache import KatagamiError
-from schemas_cache.work import Haste, Work, working
+from schemas_cache.work import Haste, Working, working
 
 INLINE_WORK = 3_000
 """Steps of work that a step of the decoder does itself: some 3 ms, less than most forward passes."""
@@ -49,10 +49,10 @@ WAIT_S = 0.005
 SWITCH_INTERVAL_S = 0.0005
 """How long the thread may keep the interpreter while the decode thread wants it."""
 
-FloatArray = NDArray[np.float32]
 WordArray = NDArray[np.uint32]
 NotNow = Literal["not now"]
 NOT_NOW: NotNow = "not now"
+NOTHING = Outputs(np.zeros((0, 0), np.float32)), np.zeros((0, 0), np.uint32)
 
 logger = logging.getLogger(__name__)
 
@@ -67,8 +67,8 @@ class Held:
         What was drawn for it; None where it has just joined.
     refused_id : int or None
         The token in whose place it was drawn, since that one left no room to end the text.
-    drawn_from : float32 (L,) and uint32 (W,)
-        Logits and mask; empty where nothing was drawn.
+    drawn_from : Outputs (one) and uint32 (1, W)
+        What the model said, and the mask; of no meaning where nothing was drawn.
     error : Exception or None
         What the rehearsal ended with.
     """
@@ -76,7 +76,7 @@ class Held:
     row: Sequence
     token_id: int | None
     refused_id: int | None
-    drawn_from: tuple[FloatArray, WordArray] = (np.zeros(0, np.float32), np.zeros(0, np.uint32))
+    drawn_from: tuple[Outputs, WordArray] = NOTHING
     error: Exception | None = None
 
 
@@ -85,22 +85,24 @@ class Mark(NamedTuple):
 
     advances: int
     tokens: int
-    pending: int
+    pending: list[int]
     data_bytes: int
     forced_tokens: int
+    healing: Healing | None
 
     @staticmethod
     def of(row: Sequence) -> Mark:
         """How far a sequence is."""
         advances = 0 if row.matcher is None else row.matcher.advances
-        return Mark(advances, len(row.token_ids), len(row.pending), len(row.data), row.forced_tokens)
+        return Mark(advances, len(row.token_ids), row.pending.copy(), len(row.data), row.forced_tokens, row.healing)
 
     def restore(self, row: Sequence) -> None:
         """Take back what has been added since."""
         if row.matcher is not None:
             row.matcher.rollback(row.matcher.advances - self.advances)
-        del row.token_ids[self.tokens :], row.pending[self.pending :], row.data[self.data_bytes :]
-        row.forced_tokens = self.forced_tokens
+        del row.token_ids[self.tokens :], row.data[self.data_bytes :]
+        row.pending[:] = self.pending
+        row.forced_tokens, row.healing = self.forced_tokens, self.healing
 
 
 class Expander:
@@ -114,6 +116,7 @@ class Expander:
 
     def __init__(self, rehearse: Callable[[Sequence, int | None], None]) -> None:
         self._rehearse = rehearse
+        self._haste = Haste(INLINE_WORK)  # what a step may do itself
         self._held: dict[int, Held] = {}  # by id() of the row
         self._new: list[Held] = []  # held in this step
         self._change = Condition()  # over the next three
@@ -126,9 +129,13 @@ class Expander:
         """Whether any row is left out."""
         return bool(self._held)
 
-    def inline(self) -> AbstractContextManager[Work]:
-        """Let what follows do a little work, and raise `NotNowError` where it would be more."""
-        return working(Haste(INLINE_WORK))
+    def begin_step(self) -> None:
+        """Allow a little work again."""
+        self._haste = Haste(INLINE_WORK)
+
+    def inline(self) -> Working:
+        """Let what follows do what is left of a step's work, and raise `NotNowError` where it would be more."""
+        return working(self._haste)
 
     def holds(self, row: Sequence) -> bool:
         """Whether a row is left out."""
@@ -139,14 +146,14 @@ class Expander:
         held = self._held[id(row)] = Held(row, token_id, refused_id)
         self._new.append(held)
 
-    def keep(self, rows: list[Sequence], logits: FloatArray, masks: WordArray) -> None:
-        """Copy what the rows held in this step drew from, float32 (B, L) and uint32 (B, W)."""
+    def keep(self, rows: list[Sequence], outputs: Outputs, masks: WordArray) -> None:
+        """Copy what the rows held in this step drew from: the first B outputs, and masks, uint32 (B, W)."""
         if self._new:
             place = {id(row): number for number, row in enumerate(rows)}
             for held in self._new:
                 number = place.get(id(held.row))
                 if number is not None:
-                    held.drawn_from = logits[number].copy(), masks[number].copy()
+                    held.drawn_from = outputs.one(number), masks[number : number + 1].copy()
 
     def dispatch(self) -> None:
         """Hand over what was held in this step."""

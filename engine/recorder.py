@@ -11,7 +11,8 @@ fed in, one step later than the token itself; and what follows from that:
   in which nothing is drawn for it, and keeps its slot until then.
 - Before the first token of an empty prompt there is nothing to feed: the row listens to a pass without tokens.
 - A long chunk, a prompt whose own log-probabilities are asked for above all, is fed in pieces, so that no step has more
-  than `MOST_LOGITS` beside the last ones; the row listens until the last piece.
+  than `MOST_LOGITS` beside the last ones; the row listens until the last piece. So it does where `feeding` gives it no
+  room for more.
 
 Prompt and answer are one list of tokens here, and `scored` says how many of them are done with. Masks are taken from a
 second matcher, a step behind the row's own. Rejected: probabilities of forced tokens as 1 (they are what the model says
@@ -22,12 +23,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.diagnostics import LimitWatch, Position, diagnose
 from engine.logprobs import kept_mass, token_logprobs
+from engine.outputs import Outputs
 from engine.penalties import is_penalised, offset_of
 from engine.sampling import WORD_BITS, apply_mask, are_allowed
 from engine.sequence import Request, Sequence
@@ -75,15 +78,25 @@ class Record:
         first = max(start - size, 0)
         return inside + list(enumerate(self.row.token_ids[first : first + most - len(inside)], first))
 
-    def plan(self, most: int) -> None:
-        """Decide what is fed in the coming step, with no more than `most` rows of logits."""
+    def plan(self, room: int, most: int) -> None:
+        """Decide what is fed in the coming step: as many tokens as have room, with at most so many rows of logits."""
         pending, unscored = len(self.row.pending), self.unscored
         if unscored and pending == unscored:  # nothing is before the first of them
             self.fed, self.wanted = 0, 1
             return
-        self.fed, self.wanted = (pending - 1, unscored) if self.row.over else (pending, unscored + 1)
+        self.fed = min(pending - 1 if self.row.over else pending, room)
+        known = len(self.prompt) + len(self.row.token_ids) - pending + self.fed  # tokens that the model has seen then
+        self.wanted = max(0, known + 1 - self.scored)
         if self.wanted > most:
             self.fed, self.wanted = self.fed - (self.wanted - most), most
+
+
+class Plan(NamedTuple):
+    """What is done with a row in a step."""
+
+    tokens: int  # fed to the model
+    listens: bool  # nothing is drawn for it
+    waits: bool  # it has no part in the step at all
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,24 +150,17 @@ class Recorder:
         record = self._records.get(row.slot)
         return record is not None and record.row is row and row.error is None and record.unscored > 0
 
-    def plan(self, rows: Ordered[Sequence], width: int) -> tuple[list[Sequence], list[Sequence]]:
-        """Decide what is fed of each row in the coming step: rows to draw for, and rows that only listen.
+    def most_logits(self, rows: Ordered[Sequence], width: int) -> int:
+        """How many rows of logits, each so wide, a row of the step may have."""
+        return max(2, MOST_LOGITS // (width * max(1, sum(row.slot in self._records for row in rows))))
 
-        `width` is that of the model's logits.
-        """
-        records = [self._records.get(row.slot) for row in rows]
-        most = max(2, MOST_LOGITS // (width * max(1, len(records) - records.count(None))))
-        drawing, listening = list[Sequence](), list[Sequence]()
-        for row, record in zip(rows, records, strict=True):
-            if record is not None:
-                record.plan(most)
-            (listening if record is not None and record.listens else drawing).append(row)
-        return drawing, listening
-
-    def chunk(self, row: Sequence) -> list[int]:
-        """What is fed of a row."""
+    def plan(self, row: Sequence, room: int, most_logits: int) -> Plan:
+        """Decide what is fed of a row in the coming step: at most `room` tokens."""
         record = self._records.get(row.slot)
-        return row.pending if record is None else row.pending[: record.fed]
+        if record is None:
+            return Plan(room, room < len(row.pending), waits=room == 0 and bool(row.pending))
+        record.plan(room, most_logits)
+        return Plan(record.fed, record.listens, waits=record.fed == record.wanted == 0)
 
     def inner(self, rows: Ordered[Sequence], row_offsets: IntArray) -> IntArray:
         """Indices of the packed tokens after which logits are wanted, beside the last of each row: `Batch.inner`."""
@@ -165,35 +171,35 @@ class Recorder:
                 inner.append(np.arange(end - record.wanted, end - 1, dtype=np.int32))
         return np.concatenate(inner)
 
-    def score(self, rows: Ordered[Sequence], logits: FloatArray) -> None:
+    def score(self, rows: Ordered[Sequence], outputs: Outputs) -> None:
         """Keep the probabilities of all tokens that are known now.
 
         Parameters
         ----------
         rows : sequence of Sequence, length B
             Those of the step, as they were fed, after what was drawn for them was taken.
-        logits : float32, shape (B + M, L)
-            As the model gave them: the last ones of the rows, then the inner ones in the order of the rows.
+        outputs : Outputs, length B + M
+            Of the model: those after the last tokens of the rows, then the inner ones in the order of the rows.
         """
         scored: list[Scored] = []
         inner = len(rows)
         for number, row in enumerate(rows):
             record = self._records.get(row.slot)
-            if record is not None:
+            if record is not None and record.wanted:
                 numbers = [*range(inner, inner + record.wanted - 1), number]
                 inner += record.wanted - 1
                 scored += [] if row.error is not None else self._collect(record, numbers)
         if scored:
-            picked = logits[[one.logits_row for one in scored]]
+            picked = outputs.logits([one.logits_row for one in scored])
             self._keep_logprobs(scored, picked)
             self._keep_positions(scored, picked)
 
-    def score_late(self, row: Sequence, logits: FloatArray) -> None:
-        """Keep the probabilities of a token that was taken after its step, from the logits of then, float32 (L,)."""
+    def score_late(self, row: Sequence, outputs: Outputs) -> None:
+        """Keep the probabilities of a token that was taken after its step, from the one output of then."""
         record = self._records.get(row.slot)
         if record is not None:
             record.wanted = 1
-            self.score([row], logits[None])
+            self.score([row], outputs)
 
     def close(self, row: Sequence) -> None:
         """Sum up a row that is over and owes nothing."""

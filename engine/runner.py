@@ -18,8 +18,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
-from concurrent.futures import CancelledError, Future
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -35,6 +35,7 @@ from engine.compiler_pool import CompilerPool, Order
 from engine.config import EngineConfig
 from engine.delivery import Outlet, Post
 from engine.errors import (
+    CacheTooSmallError,
     ContextLengthError,
     DeadlineExceededError,
     EngineFailedError,
@@ -42,7 +43,9 @@ from engine.errors import (
     ShuttingDownError,
     UnknownModelError,
 )
+from engine.models import Model, caching
 from engine.models.registry import LoadedModel, load_model
+from engine.retry import Trial, Verdict, events_of, judged
 from engine.sequence import (
     Job,
     Ready,
@@ -98,6 +101,9 @@ class Engine:
         self._seeds = np.random.default_rng(config.seed)
         self._arrived: deque[tuple[Decoder, Job]] = deque()
         self._cancelled: deque[tuple[Decoder, Job]] = deque()
+        self._judging = ThreadPoolExecutor(1, "judge")  # its thread starts with the first attempt
+        self._verdicts: deque[tuple[Decoder, Sequence, Future[Verdict]]] = deque()
+        self._trials: dict[int, Trial] = {}  # of requests that are drawn freely and judged, by their job's id()
         self._admission = Admission[Decoder](config.max_running, config.max_queued)
         self._outlets: dict[int, Outlet] = {}  # of streamed requests, by their job's id()
         self._accepting, self._stopping = False, False
@@ -148,7 +154,7 @@ class Engine:
         ValueError
             When a model cannot be loaded.
         """
-        models = {loaded.name: loaded for loaded in map(self._load, self.config.model_names)}
+        models = _by_name(map(self._load, self.config.model_names))
         self._decoders = {
             name: Decoder(
                 loaded.model,
@@ -156,6 +162,7 @@ class Engine:
                 loaded.tokenizer.encode_bytes,
                 self.config.max_running,
                 batch_invariant=self.config.batch_invariant,
+                fast_path=self.config.fast_path,
             )
             for name, loaded in models.items()
         }
@@ -174,6 +181,7 @@ class Engine:
             self._stopping = True
             self._change.notify_all()
         self._pool.stop()
+        self._judging.shutdown(cancel_futures=True)
         if self._thread.ident is not None:
             self._thread.join()
         self._cache.close()
@@ -183,7 +191,7 @@ class Engine:
 
         Raises
         ------
-        UnknownModelError, ContextLengthError, QueueFullError, ShuttingDownError
+        UnknownModelError, ContextLengthError, CacheTooSmallError, QueueFullError, ShuttingDownError
             When the request is not taken.
         ValueError
             For a token of a prompt that is not in the vocabulary.
@@ -261,7 +269,7 @@ class Engine:
             raise UnknownModelError(model_name, tuple(self.models))
         longest = max(map(len, request.prompts), default=0)
         if longest > loaded.model.context_length:
-            raise ContextLengthError(longest, loaded.model.context_length)
+            raise _too_long(longest, loaded.model)
         size, biased = len(loaded.tokenizer.vocabulary), {token_id for token_id, _ in request.sampling.logit_bias}
         for what, ids in (("the prompt", set().union(*request.prompts)), ("logit_bias", biased)):
             if ids and not 0 <= min(ids) <= max(ids) < size:
@@ -307,11 +315,14 @@ class Engine:
 
     def _enqueue(self, decoder: Decoder, job: Job) -> None:
         """Tell its reader that a request is ready, and put it in line; a prewarm is done with that."""
-        outlet = self._outlets.get(id(job))
-        if outlet is not None:
-            outlet.post([Ready(None if job.lookup is None else schema_use_of(job.lookup))])
+        outlet, result = self._outlets.get(id(job)), None
         if job.request.max_tokens == 0 and not job.request.prompt_logprobs:
-            self._finish(job, prewarmed(job, decoder.context_length, perf_counter()))
+            result = prewarmed(job, decoder.context_length, perf_counter())
+        if outlet is not None:
+            ready = Ready(None if job.lookup is None else schema_use_of(job.lookup))
+            outlet.post([ready, *(result.choices if result else ())])
+        if result is not None:
+            self._finish(job, result)
             return
         with self._change:
             self._arrived.append((decoder, job))
@@ -332,6 +343,7 @@ class Engine:
             if not self._admission.remove(job):
                 return
             self._outlets.pop(id(job), None)
+            self._trials.pop(id(job), None)
             self._change.notify_all()
         if not job.future.set_running_or_notify_cancel():
             self._counters.add("cancelled")
@@ -358,10 +370,13 @@ class Engine:
                 self._change.wait(self._admission.remaining_s(perf_counter()))
             arrived, self._arrived = self._arrived, deque()
             cancelled, self._cancelled = self._cancelled, deque()
+            verdicts, self._verdicts = self._verdicts, deque()
             if self._stopping:
                 return False
         for decoder, job in arrived:
             self._begin(decoder, job)
+        for decoder, row, verdict in verdicts:
+            self._go_on(decoder, row, verdict)
         for decoder, job in cancelled:
             decoder.scheduler.drop(job)
             self._finish(job, CancelledError())
@@ -374,19 +389,28 @@ class Engine:
 
     def _has_work(self) -> bool:
         idle = all(decoder.scheduler.idle for decoder in self._decoders.values())
-        return bool(self._stopping or self._arrived or self._cancelled or not idle)
+        return bool(self._stopping or self._arrived or self._cancelled or self._verdicts or not idle)
 
     def _begin(self, decoder: Decoder, job: Job) -> None:
         if job not in self._admission:  # cancelled while it was compiled
             return
         try:
-            job.sequences = list(sequences_of(job, decoder.context_length))
+            job.sequences = self._sequences(job, decoder.context_length)
         except Exception as error:
             logger.exception("a request could not begin")
             self._finish(job, EngineFailedError(f"{type(error).__name__}: {error}"))
             return
         job.unfinished = len(job.sequences)
         decoder.scheduler.add(job.sequences)
+
+    def _sequences(self, job: Job, context_length: int) -> list[Sequence]:
+        """What a request begins with."""
+        if job.request.retry is None:
+            return list(sequences_of(job, context_length))
+        trial = Trial(job, context_length)
+        with self._change:
+            self._trials[id(job)] = trial
+        return trial.first
 
     def _step(self, decoder: Decoder) -> None:
         if decoder.scheduler.idle:
@@ -397,7 +421,7 @@ class Engine:
             logger.exception("a step failed")
             over = decoder.abandon(EngineFailedError(f"{type(error).__name__}: {error}"))
         with self._change:
-            outlets = list(self._outlets.values())
+            outlets = [outlet for key, outlet in self._outlets.items() if key not in self._trials]
         done = set(map(id, over))
         for outlet in outlets:
             outlet.deliver(done)
@@ -408,6 +432,9 @@ class Engine:
         job = row.job
         if job not in self._admission:  # another of its sequences failed
             return
+        if row.error is None and id(job) in self._trials:
+            self._judge(decoder, row)
+            return
         job.unfinished -= 1
         if row.error is not None:
             decoder.scheduler.drop(job)
@@ -417,3 +444,54 @@ class Engine:
             if job.started_s is not None:
                 self._admission.took(now_s - job.started_s)
             self._finish(job, result_of(job, map(choice_of, job.sequences), now_s))
+
+    def _judge(self, decoder: Decoder, row: Sequence) -> None:
+        """Have an attempt judged on another thread, which takes longer than a step."""
+
+        def note(verdict: Future[Verdict]) -> None:
+            with self._change:
+                self._verdicts.append((decoder, row, verdict))
+                self._change.notify_all()
+
+        with suppress(RuntimeError):  # stopped meanwhile: all that is left fails anyway
+            self._judging.submit(judged, row).add_done_callback(note)
+
+    def _go_on(self, decoder: Decoder, row: Sequence, verdict: Future[Verdict]) -> None:
+        """Begin further attempts at an answer, or have done with it."""
+        job, trial = row.job, self._trials.get(id(row.job))
+        if trial is None or verdict.cancelled():  # the request is over, or the engine
+            return
+        error = verdict.exception()
+        if error is not None:
+            decoder.scheduler.drop(job)
+            self._finish(job, error if isinstance(error, KatagamiError) else EngineFailedError(f"judging: {error}"))
+            return
+        move = trial.take(row, verdict.result(), decoder.scheduler.slots_free)
+        decoder.scheduler.withdraw(move.needless)
+        job.sequences += move.new
+        decoder.scheduler.add(move.new)
+        outlet = self._outlets.get(id(job))
+        if outlet is not None and move.choice is not None:
+            outlet.post(events_of(move.choice))
+        if trial.over:
+            decoder.scheduler.drop(job)
+            self._finish(job, result_of(job, trial.choices, perf_counter()))
+
+
+def _by_name(loaded_models: Iterable[LoadedModel]) -> dict[str, LoadedModel]:
+    """Models by the names that requests call them; raises `ValueError` where two have the same."""
+    models: dict[str, LoadedModel] = {}
+    for loaded in loaded_models:
+        if loaded.name in models:
+            raise ValueError(f"two models are named {loaded.name!r}: give the file or folder of one another name")
+        models[loaded.name] = loaded
+    return models
+
+
+def _too_long(prompt_tokens: int, model: Model) -> Exception:
+    """The reason why a prompt is too long for a model."""
+    cached = caching(model)
+    if cached is not None and prompt_tokens >= cached.cache.capacity_tokens:
+        size = cached.cache.token_bytes
+        return CacheTooSmallError(prompt_tokens, (prompt_tokens + 1) * size, cached.cache.capacity_tokens * size)
+    return ContextLengthError(prompt_tokens, model.context_length)

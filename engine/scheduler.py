@@ -1,8 +1,8 @@
 """Which sequences are in the next batch: policy only, no arrays, no clock.
 
 In: sequences in the order of their arrival. Out: for each step the rows that run, and which of them have just joined.
-First come, first served: a sequence joins as soon as a slot is free and leaves when it is over; a request of many
-sequences may run with some of them while the rest wait. Cost: constant for each sequence, and one list per step.
+First come, first served: a sequence joins as soon as there is a slot for it and leaves when it is over; a request of
+many sequences may run with some of them while the rest wait. Cost: constant for each sequence, and one list per step.
 
 Rejected: shortest first, since nobody knows which will be short, and waiting until all sequences of a request fit,
 which leaves slots empty.
@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.sequence import Job, Sequence
+from engine.slots import Slots
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,14 +31,14 @@ class Scheduler:
 
     Parameters
     ----------
-    max_running : int
-        Number of slots.
+    slots : Slots
+        Where sequences run.
     """
 
-    def __init__(self, max_running: int) -> None:
+    def __init__(self, slots: Slots) -> None:
         self._waiting: deque[Sequence] = deque()
         self._running: dict[int, Sequence] = {}  # by slot, in the order of joining
-        self._free = list(range(max_running - 1, -1, -1))
+        self._slots = slots
 
     @property
     def waiting(self) -> int:
@@ -55,6 +56,11 @@ class Scheduler:
         return len(self._running)
 
     @property
+    def slots_free(self) -> int:
+        """How many slots nobody has or waits for."""
+        return max(self._slots.free - len(self._waiting), 0)
+
+    @property
     def idle(self) -> bool:
         """Whether there is no sequence at all."""
         return not self._running and not self._waiting
@@ -64,8 +70,13 @@ class Scheduler:
         self._waiting.extend(rows)
 
     def schedule(self) -> Schedule:
-        """Give free slots to those who wait longest, and return all that have one."""
-        joined = [self._admit(self._waiting.popleft()) for _ in range(min(len(self._free), len(self._waiting)))]
+        """Give slots to those who wait longest, and return all that have one."""
+        joined: list[Sequence] = []
+        while self._waiting and (slot := self._slots.take(self._waiting[0])) is not None:
+            row = self._waiting.popleft()
+            row.slot = slot
+            self._running[slot] = row
+            joined.append(row)
         return Schedule(self.running, joined)
 
     def holds(self, row: Sequence) -> bool:
@@ -76,16 +87,16 @@ class Scheduler:
         """Take back the slot of a sequence, if it has one."""
         if self.holds(row):
             del self._running[row.slot]
-            self._free.append(row.slot)
+            self._slots.give_back(row)
 
     def drop(self, job: Job) -> None:
         """Forget the sequences of a request, waiting or running."""
-        for row in job.sequences:
-            self.release(row)
-        if any(row.job is job for row in self._waiting):
-            self._waiting = deque(row for row in self._waiting if row.job is not job)
+        self.withdraw(job.sequences)
 
-    def _admit(self, row: Sequence) -> Sequence:
-        row.slot = self._free.pop()
-        self._running[row.slot] = row
-        return row
+    def withdraw(self, rows: list[Sequence]) -> None:
+        """Forget sequences, waiting or running."""
+        gone = set(map(id, rows))
+        for row in rows:
+            self.release(row)
+        if any(id(row) in gone for row in self._waiting):
+            self._waiting = deque(row for row in self._waiting if id(row) not in gone)

@@ -7,10 +7,13 @@ the request and a `Sequence` each of its answers. Cost: none of its own.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from schemas_cache import Finding, Lookup, Matcher, Source
 
@@ -38,6 +41,14 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
+class Retry:
+    """Text is drawn freely, and again until one is what the source asks for."""
+
+    max_attempts: int  # at each answer
+    is_valid: Callable[[str], bool | None]  # an independent validator; None: it cannot say
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """What is asked: some prompts, how many answers to each, and what the answers must be."""
 
@@ -48,12 +59,14 @@ class Request:
     source: Source | None = None  # None: free text
     compile_timeout_s: float | None = None  # None: the engine's own
     jump_forward: bool = True
+    heal_prompt: bool = False  # the prompts were text, and may end inside a token; see `healing`
     on_limit: OnLimit = "close"
     logprobs: int | None = None  # alternatives at each position, 0 to 20; None: no log-probabilities at all
     logprobs_from: Literal["raw", "masked"] = "raw"  # which distribution they come from
     prompt_logprobs: bool = False  # those of the prompt's tokens too
     diagnostics: bool = False  # what the mask bent
     deadline_s: float | None = None  # from its submission on, queueing and compiling included; None: no deadline
+    retry: Retry | None = None  # instead of a mask; needs a source
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +114,22 @@ class Diagnostics:
 
 
 @dataclass(frozen=True, slots=True)
+class Attempts:
+    """How one answer was come by, drawn freely and judged."""
+
+    made: int  # up to the one that was taken, this one included; all of them where none was
+    judged: int  # those that ran to their end: some of those after it too, where they were under way
+    accepted: int  # of these
+    tokens: int  # of all attempts
+    model_calls: int  # of all attempts
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Share of the judged ones that were accepted, 0 to 1."""
+        return self.accepted / self.judged
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """One answer.
 
@@ -110,7 +139,8 @@ class Choice:
         Whole characters: of one that the token limit cut in the middle nothing is left, and bytes of free text that are
         no UTF-8 become U+FFFD. Ends before the stop string, if there was one.
     token_ids : tuple of int
-        Without the end token; forced ones and those of a stop string included.
+        Without the end token; forced ones and those of a stop string included. Where the prompt was healed, the first
+        may begin with its end, which is no part of the text.
     complete : bool
         The text is a whole document of the source; for free text, whether it ended by itself or at a stop string.
     model_calls : int
@@ -125,6 +155,8 @@ class Choice:
         Parallel to the prompt, of whose first token nothing is known.
     diagnostics : Diagnostics or None
         None where they were not asked for.
+    attempts : Attempts or None
+        None where the text was not drawn by `retry`.
     """
 
     index: int  # prompt-major: prompt * n + choice
@@ -139,6 +171,7 @@ class Choice:
     logprobs: tuple[TokenLogprobs, ...] | None = None
     prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
     diagnostics: Diagnostics | None = None
+    attempts: Attempts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +204,7 @@ class Result:
     completion_tokens: int  # all choices together, without end tokens
     schema: SchemaUse | None
     timings: Timings
-    cached_tokens: int = 0  # of `prompt_tokens`, those that the model had seen before
+    cached_tokens: int = 0  # of `prompt_tokens`, those that the model had seen before these prompts came
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +252,15 @@ class Job:
     unfinished: int = 0  # how many of them are under way
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Healing:
+    """The end of a prompt that is given back, to be drawn anew together with what follows."""
+
+    tokens: tuple[int, ...]  # at least one
+    data: bytes  # what they spell
+    allowed: NDArray[np.uint32]  # uint32 (W,): the first of them, and those that begin with `data` and go on
+
+
 @dataclass(slots=True, eq=False)
 class Sequence:
     """One answer under way: a row of the batch while it has a slot. Belongs to the decode thread."""
@@ -230,15 +272,18 @@ class Sequence:
     limit_reason: StopReason  # what it is called when it reaches them
     stops: tuple[bytes, ...]
     pending: list[int]  # tokens that the model has not seen: first the prompt
+    attempt: int = 0  # at this answer, counted from 0
     slot: int = 0  # given by the scheduler; of meaning while it runs
     token_ids: list[int] = field(default_factory=list)
     data: bytearray = field(default_factory=bytearray)  # what the tokens spell
     text_bytes: int | None = None  # how much of `data` is text, where a stop string cut it
+    healing: Healing | None = None  # what of its prompt is still to be drawn anew
     stop_reason: StopReason | None = None  # set when it is over
     stop_sequence: str | None = None
     complete: bool = False
     error: Exception | None = None  # set when it failed instead
     model_calls: int = 0
+    cached_tokens: int = 0  # of its prompt, those that the model had seen before
     forced_tokens: int = 0
     closes: bool = False  # it is led to its end before it reaches its limit
     closed_early: bool = False  # that changed the text
@@ -247,9 +292,20 @@ class Sequence:
     diagnostics: Diagnostics | None = None  # set when it is over, where they were asked for
 
     @property
+    def prompt(self) -> tuple[int, ...]:
+        """Token ids that it answers to."""
+        return self.job.request.prompts[self.index // self.job.request.n]
+
+    @property
     def over(self) -> bool:
         """Whether it has come to an end, good or bad."""
         return self.stop_reason is not None or self.error is not None
+
+    @property
+    def stream(self) -> int:
+        """Which of the request's random streams it draws from: one for each attempt at each answer."""
+        request = self.job.request
+        return self.index + self.attempt * len(request.prompts) * request.n
 
     @property
     def tokens_left(self) -> int:
@@ -265,6 +321,7 @@ def room_for(prompt: tuple[int, ...], max_tokens: int, context_length: int) -> i
 def sequences_of(job: Job, context_length: int) -> Iterator[Sequence]:
     """The sequences of a request whose schema is ready, prompt-major."""
     request = job.request
+    compiled = None if job.lookup is None or request.retry is not None else job.lookup.compiled
     stops = tuple(stop.encode("utf-8") for stop in request.sampling.stop)
     for number, prompt in enumerate(request.prompts):
         limit = room_for(prompt, request.max_tokens, context_length)
@@ -273,7 +330,7 @@ def sequences_of(job: Job, context_length: int) -> Iterator[Sequence]:
             yield Sequence(
                 job=job,
                 index=number * request.n + choice,
-                matcher=None if job.lookup is None else job.lookup.compiled.matcher(),
+                matcher=None if compiled is None else compiled.matcher(),
                 limit=limit,
                 limit_reason=reason,
                 stops=stops,
@@ -334,6 +391,7 @@ def result_of(job: Job, choices: Iterable[Choice], now_s: float) -> Result:
             prefill_ms=(prefilled_s - started_s) * 1e3,
             decode_ms=(now_s - prefilled_s) * 1e3,
         ),
+        cached_tokens=sum(row.cached_tokens for row in job.sequences if row.index % job.request.n == 0),
     )
 
 

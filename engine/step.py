@@ -2,7 +2,8 @@
 
 In: sequences. Out: after each step, those that are over. Between steps sequences may join and leave; each has its own
 schema, sampling settings, random stream and state. Cost: one forward pass over all rows, a pass or two over the masked
-logits, and a few microseconds of Python per row.
+logits, and a few microseconds of Python per row. Masks are known before the pass: logits come after it, as many as they
+ask for (`drawing`).
 
 A new sequence first takes what its schema forces: that goes to the model together with its prompt, as one chunk. So
 does every forced chunk with the token drawn before it. A sequence that is over at its last token needs no further
@@ -18,32 +19,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import accumulate, chain
 from operator import attrgetter
 from time import perf_counter
 from typing import TypeVar
 
 import numpy as np
 
+from engine.config import FastPath
 from engine.constraint import Forcing, Walk, drawable_words
+from engine.drawing import Drawing
 from engine.errors import EngineFailedError, RowDeadError
 from engine.expander import NOT_NOW, WAIT_S, Expander, Held, Mark, NotNow
-from engine.models import Batch, Model
-from engine.penalties import Penalties
+from engine.feeding import Feed, batch_of, plan_feed
+from engine.models import Model, caching
+from engine.outputs import Outputs
 from engine.recorder import Recorder
-from engine.sampling import (
-    WORD_BITS,
-    Drawn,
-    FloatArray,
-    IntArray,
-    Outcome,
-    Samplers,
-    WordArray,
-    apply_mask,
-    are_allowed,
-)
+from engine.sampling import WORD_BITS, Drawn, IntArray, Outcome, WordArray
 from engine.scheduler import Scheduler
 from engine.sequence import Sequence
+from engine.slots import CachingSlots, Slots
 from engine.stats import StepCounters
 from schemas_cache import KatagamiError, Vocabulary, fill_masks
 from schemas_cache.work import NotNowError
@@ -52,7 +46,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _MATCHER = attrgetter("matcher")
-_PENDING = attrgetter("pending")
 
 
 class Decoder:
@@ -72,6 +65,8 @@ class Decoder:
         Seconds of a monotonic clock.
     batch_invariant : bool
         Whether a row's logits must not depend on the other rows, not even in their last bit.
+    fast_path : FastPath
+        What is left out.
 
     Raises
     ------
@@ -87,19 +82,23 @@ class Decoder:
         max_running: int,
         clock: Callable[[], float] = perf_counter,
         batch_invariant: bool = False,
+        fast_path: FastPath = FastPath(),  # noqa: B008  # frozen
     ) -> None:
         if model.vocabulary_size < len(vocabulary):
             raise ValueError(f"the model has {model.vocabulary_size} outputs for {len(vocabulary)} tokens")
         model.allocate(max_running, batch_invariant)
+        cached, self._chunk_tokens, self._apart = caching(model), fast_path.prefill_chunk_tokens, batch_invariant
+        self._slots = Slots(max_running, model.reset)
+        if cached:
+            self._slots = CachingSlots(max_running, cached, fast_path.prefix_reuse and not batch_invariant)
         self.counters = StepCounters()
-        self.scheduler = Scheduler(max_running)
-        self._model, self._vocabulary, self._clock = model, vocabulary, clock
+        self.scheduler = Scheduler(self._slots)
+        self._model, self._cached, self._clock = model, cached, clock
         self._walk = Walk(vocabulary, Forcing(vocabulary, encode_bytes))
-        self._samplers = Samplers(max_running)
+        few_logits = cached is not None and fast_path.few_logits
+        self._drawing = Drawing(max_running, len(vocabulary), few_logits, self.counters, clock)
         self._drawable = drawable_words(vocabulary)
         self._masks = np.zeros((max_running, len(self._drawable)), np.uint32)
-        self._scores = np.zeros((max_running, len(self._drawable) * WORD_BITS), np.float32)
-        self._penalties = Penalties(*self._scores.shape)
         self._recorder = Recorder(vocabulary, self._drawable)
         self._expander = Expander(self._walk.rehearse)
         self._over: list[Sequence] = []
@@ -111,20 +110,19 @@ class Decoder:
 
     def step(self) -> list[Sequence]:
         """Give every running sequence its next token, and return those that are over, their slots taken back."""
-        with self._expander.inline():
-            rows, listening = self._schedule()
-        if rows or listening:
-            fed = [*rows, *listening] if listening else rows
-            logits = self._forward(fed)
+        self._expander.begin_step()
+        feed = self._schedule()
+        if feed.chunks:
+            rows = feed.drawing
+            outputs = self._forward(feed)
             if rows:
-                scores, masks = self._mask(rows, logits[: len(rows)])
-                drawn = self._sample(rows, scores, masks)
-                with self._expander.inline():
-                    refused = self._advance(rows, drawn)
-                    if refused:
-                        self._draw_again(rows, drawn.token_ids, refused, logits, masks)
-                self._expander.keep(rows, logits, masks)
-            self._record(fed, logits)
+                masks = self._mask(rows)
+                drawn = self._drawing.draw(rows, outputs, None, masks)
+                refused = self._advance(rows, drawn)
+                if refused:
+                    self._draw_again(rows, drawn.token_ids, refused, outputs, masks)
+                self._expander.keep(rows, outputs, masks)
+            self._record(feed.rows, outputs)
         self._expander.dispatch()
         return self._leave()
 
@@ -136,20 +134,21 @@ class Decoder:
                 self._over.append(row)
         return self._leave()
 
-    def _schedule(self) -> tuple[list[Sequence], list[Sequence]]:
-        """Rows to draw for, and rows that only listen to the forward pass."""
+    def _schedule(self) -> Feed:
+        """Rows to draw for, rows that only listen to the forward pass, and what is fed of them."""
         if self._expander.waiting:
             self._rejoin()
         schedule = self.scheduler.schedule()
         for row in schedule.joined:
             self._guarded(row, self._join, row)
         rows = schedule.rows
+        if self._slots.begin():
+            rows = [row for row in rows if not self._slots.waits(row)]
         if self._expander.waiting:
             rows = [row for row in rows if not self._expander.holds(row)]
-        if self._recorder.active:
-            rows = [row for row in rows if not row.over or self._recorder.owes(row)]
-            return self._recorder.plan(rows, self._scores.shape[1])
-        return [row for row in rows if not row.over], []
+        rows = [row for row in rows if not row.over or self._recorder.owes(row)]
+        limit = None if self._cached is None else self._chunk_tokens
+        return plan_feed(rows, self._recorder, self._masks.shape[1] * WORD_BITS, limit, self._apart)
 
     def _rejoin(self) -> None:
         """Go on with the rows whose states are known now; where all rows wait, wait for the first of them."""
@@ -166,12 +165,12 @@ class Decoder:
         if token_id is None:
             self._join(row)
             return
-        logits, mask = held.drawn_from
+        outputs, mask = held.drawn_from
         if self._take(row, token_id, held.refused_id) is False:
-            self._draw_again([row], np.array([token_id], np.int32), [0], logits[None], mask[None])
-        self._expander.keep([row], logits[None], mask[None])
+            self._draw_again([row], np.array([token_id], np.int32), [0], outputs, mask)
+        self._expander.keep([row], outputs, mask)
         if not self._expander.holds(row):
-            self._recorder.score_late(row, logits)
+            self._recorder.score_late(row, outputs)
 
     def _join(self, row: Sequence) -> None:
         job = row.job
@@ -182,51 +181,38 @@ class Decoder:
             return
         self._recorder.open(row)
         if not row.over or self._recorder.owes(row):
-            self._samplers.open(row.slot, job.request.sampling, job.seed, row.index)
-            self._penalties.open(row.slot, job.request.sampling)
-            self._model.reset(row.slot)
+            self._drawing.open(row)
+            self._slots.start(row)
             self.counters.prompt_tokens += prompt_tokens
 
-    def _forward(self, rows: list[Sequence]) -> FloatArray:
+    def _forward(self, feed: Feed) -> Outputs:
         started_s = self._clock()
-        active = self._recorder.active
-        chunks = list(map(self._recorder.chunk if active else _PENDING, rows))
-        batch = batch_of(rows, chunks)
-        if active:
-            batch = replace(batch, inner=self._recorder.inner(rows, batch.row_offsets))
-        logits = self._model.forward(batch)
-        for row, chunk in zip(rows, chunks, strict=True):
+        batch = batch_of(feed)
+        if self._recorder.active:
+            batch = replace(batch, inner=self._recorder.inner(feed.rows, batch.row_offsets))
+        found = self._model.forward(batch) if self._cached is None else self._cached.hidden(batch)
+        for row, chunk in zip(feed.rows, feed.chunks, strict=True):
             del row.pending[: len(chunk)]
             row.model_calls += 1
         self.counters.steps += 1
-        self.counters.rows += len(rows)
+        self.counters.rows += len(feed.chunks)
         self.counters.forward_s += self._clock() - started_s
-        return logits
+        return Outputs(found, self._cached)
 
-    def _mask(self, rows: list[Sequence], logits: FloatArray) -> tuple[FloatArray, WordArray]:
+    def _mask(self, rows: list[Sequence]) -> WordArray:
         started_s = self._clock()
-        masks, scores = self._masks[: len(rows)], self._scores[: len(rows)]
+        masks = self._masks[: len(rows)]
         try:
             any_free = fill_masks(list(map(_MATCHER, rows)), masks)
         except Exception:  # a schema that outgrew its limits, say: find out whose
             any_free = self._fill_one_by_one(rows, masks)
         if any_free:
             masks &= self._drawable
-        self._score(rows, logits, masks, scores)
-        self.counters.interventions += self._interventions(rows, logits, masks)
+        for number, row in enumerate(rows):
+            if row.healing is not None:
+                masks[number] = row.healing.allowed
         self.counters.mask_s += self._clock() - started_s
-        return scores, masks
-
-    def _interventions(self, rows: list[Sequence], logits: FloatArray, masks: WordArray) -> int:
-        """How many rows would have had another token without their schema, drawn greedily."""
-        best = logits[:, : len(self._vocabulary)].argmax(axis=1).astype(np.int32)
-        forbidden = np.flatnonzero(~are_allowed(masks, best))
-        return sum(rows[number].matcher is not None for number in forbidden)
-
-    def _score(self, rows: list[Sequence], logits: FloatArray, masks: WordArray, scores: FloatArray) -> None:
-        """Write what the rows' tokens are drawn by into `scores`, float32 (B, 32 W)."""
-        apply_mask(logits, masks, scores)
-        self._penalties.apply(scores, rows)
+        return masks
 
     def _fill_one_by_one(self, rows: list[Sequence], masks: WordArray) -> bool:
         """Fail the rows that have no mask; it is all zero then, so that nothing is drawn for them."""
@@ -234,12 +220,6 @@ class Decoder:
             masks[number] = 0
             self._guarded(row, fill_masks, [row.matcher], masks[number : number + 1])
         return any(row.matcher is None for row in rows)
-
-    def _sample(self, rows: list[Sequence], scores: FloatArray, masks: WordArray) -> Drawn:
-        started_s = self._clock()
-        drawn = self._samplers.draw(scores, masks, slots_of(rows))
-        self.counters.sample_s += self._clock() - started_s
-        return drawn
 
     def _advance(self, rows: list[Sequence], drawn: Drawn) -> list[int]:
         """Give each row its token; return the numbers of those whose token leaves no room to end the text."""
@@ -258,7 +238,7 @@ class Decoder:
         return refused
 
     def _draw_again(
-        self, rows: list[Sequence], token_ids: IntArray, refused: list[int], logits: FloatArray, masks: WordArray
+        self, rows: list[Sequence], token_ids: IntArray, refused: list[int], outputs: Outputs, masks: WordArray
     ) -> None:
         """Draw once more for some rows, from what the token limit leaves; their masks are narrowed to that."""
         for number in refused:
@@ -267,9 +247,7 @@ class Decoder:
         if not tight:
             return
         few = [rows[number] for number in tight]
-        scores = self._scores[: len(few)]
-        self._score(few, logits[tight], masks[tight], scores)
-        again = self._sample(few, scores, masks[tight])
+        again = self._drawing.draw(few, outputs, tight, masks[tight])
         outcomes = again.outcomes.tolist()
         for row, number, token_id, outcome in zip(few, tight, again.token_ids.tolist(), outcomes, strict=True):
             if outcome == Outcome.DRAWN:
@@ -293,11 +271,14 @@ class Decoder:
         self, row: Sequence, token_id: int | None, refused_id: int | None, action: Callable[..., T], *arguments: object
     ) -> T | NotNow:
         """Do something that moves a row's matcher, and look up its next mask; NOT_NOW where the row is held instead."""
+        if row.matcher is None:
+            return action(*arguments)
         before = Mark.of(row)
         try:
-            outcome = action(*arguments)
-            if row.matcher is not None and not row.over:
-                row.matcher.mask()
+            with self._expander.inline():
+                outcome = action(*arguments)
+                if not row.over:
+                    row.matcher.mask()
         except NotNowError:
             before.restore(row)
             self._expander.hold(row, token_id, refused_id)
@@ -326,11 +307,11 @@ class Decoder:
             self._over.append(row)
         return outcome
 
-    def _record(self, rows: list[Sequence], logits: FloatArray) -> None:
+    def _record(self, rows: list[Sequence], outputs: Outputs) -> None:
         """Keep the probabilities that some of the rows want; those that owe none any more may leave."""
         if not self._recorder.active:
             return
-        self._recorder.score(rows, logits)
+        self._recorder.score(rows, outputs)
         self._over += [row for row in rows if row.over and row not in self._over]
 
     def _leave(self) -> list[Sequence]:
@@ -343,15 +324,3 @@ class Decoder:
             self.counters.forced_tokens += row.forced_tokens
             self.counters.sampled_tokens += len(row.token_ids) - row.forced_tokens
         return over
-
-
-def batch_of(rows: list[Sequence], chunks: list[list[int]]) -> Batch:
-    """Pack what each row is fed."""
-    offsets = np.fromiter(accumulate(map(len, chunks), initial=0), np.int32, len(rows) + 1)
-    token_ids = np.fromiter(chain.from_iterable(chunks), np.int32, int(offsets[-1]))
-    return Batch(token_ids, offsets, slots_of(rows))
-
-
-def slots_of(rows: list[Sequence]) -> IntArray:
-    """Slot of each row, int32 (B,)."""
-    return np.array([row.slot for row in rows], np.int32)

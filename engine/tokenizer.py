@@ -45,8 +45,20 @@ class Tokenizer:
 
     @classmethod
     def from_file(cls, path: str | Path, end_ids: Iterable[int] | None = None) -> Tokenizer:
-        """The tokenizer of a file; end tokens as for `Vocabulary.from_tokenizer_json`."""
-        tokenizer, vocabulary = tokenizers.Tokenizer.from_file(str(path)), Vocabulary.from_tokenizer_json(path, end_ids)
+        """The tokenizer of a file; end tokens as for `Vocabulary.from_tokenizer_json`.
+
+        Raises
+        ------
+        ValueError
+            When the file is missing or is no tokenizer of the library's.
+        """
+        if not Path(path).is_file():
+            raise ValueError(f"{path} is missing; tokenizers in other files, such as tokenizer.model, are not read")
+        try:
+            tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as error:  # the library has no class of its own
+            raise ValueError(f"{path} cannot be read as a tokenizer: {error}") from error
+        vocabulary = Vocabulary.from_tokenizer_json(path, end_ids)
         begin_ids = tokenizer.encode("", add_special_tokens=True).ids
         return cls(tokenizer, vocabulary, [token_id for token_id in begin_ids if token_id not in vocabulary.end_ids])
 

@@ -228,6 +228,17 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.2)
 
 
+def test_models_are_pulled_with_the_pip_of_the_base_image(image: Image) -> None:
+    """The environment has none; the one that is on the path is called, here one that fails in its own way."""
+    pip = image.root / "bin" / "pip"  # stands for the base image's
+    pip.write_text("#!/bin/sh\nexit 77\n")
+    pip.chmod(0o755)
+    katagami = image.root / "opt" / "katagami" / "bin" / "katagami"
+    command = [katagami, "models", "pull", "smollm2-135m-instruct"]
+    done = subprocess.run(command, cwd=image.locate("."), env=image.environment, capture_output=True, text=True)
+    assert (2, True) == (done.returncode, "(exit code 77" in done.stderr)
+
+
 def test_a_missing_server_is_unhealthy(image: Image) -> None:
     """Where nobody answers, both checks exit with 1."""
     environment = image.environment | {"KATAGAMI_PORT": str(free_port())}

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from app.cli.source import AdditionalProperties, KeyOrder, Whitespace, read_source, tell_warnings
 from app.proof import judge
+from app.protocol.tokens import text_ids
 from app.settings import Settings
 from engine import Choice, Engine, EngineConfig, Request, Sampling, compiling_cache
 
@@ -83,13 +84,14 @@ def generate(
     source = read_source(schema, regex, whitespace, additional_properties, key_order, strict=strict)
     sampling = Sampling(temperature=temperature, seed=seed)
     with _running(model) as engine:
-        tokenizer = next(iter(engine.models.values())).tokenizer
+        loaded = next(iter(engine.models.values()))
         request = Request(
-            prompts=(tuple(tokenizer.encode(prompt)),),
+            prompts=(text_ids(prompt, loaded),),
             max_tokens=max_tokens,
             sampling=sampling,
             source=source,
             jump_forward=jump_forward,
+            heal_prompt=True,
         )
         tally = _write_records(engine, request, count, show_bar=stats)
     if stats:
@@ -102,7 +104,13 @@ def generate(
 
 @contextmanager
 def _running(model: str) -> Iterator[Engine]:
-    config = EngineConfig(model=model, cache_folder=Settings().cache_folder)
+    settings = Settings()
+    config = EngineConfig(
+        model=model,
+        home=settings.home,
+        kv_cache_bytes=settings.kv_cache_bytes,
+        cache_folder=settings.cache_folder,
+    )
     engine = Engine(config, cache=compiling_cache(config))  # here: a process would take longer to start
     engine.start()
     try:

@@ -28,6 +28,8 @@ from app.logs import set_up_log
 from app.main import create_app
 from app.settings import Settings, unknown_variables
 from app.words import reason_of
+from engine import Engine, LoadedModel, load_model
+from engine.models.llama.decoder import DEFAULT_CACHE_BYTES
 from schemas_cache import DEFAULT_LIMITS, MEMORY_BYTES, SIZE_LIMIT_BYTES
 
 LOCAL_HOSTS = ("127.0.0.1", "::1", "localhost")
@@ -79,11 +81,15 @@ def serve(
     cache_memory_limit: Annotated[
         int | None, typer.Option(help="Bytes of compiled schemas in memory.", show_default=f"{MEMORY_BYTES}")
     ] = None,
+    kv_cache: Annotated[
+        int | None, typer.Option(help="Bytes of keys and values, each model.", show_default=f"{DEFAULT_CACHE_BYTES}")
+    ] = None,
     max_running: Annotated[int | None, typer.Option(help="Sequences decoded at once.", show_default="64")] = None,
     max_queued: Annotated[int | None, typer.Option(help="Requests that may wait.", show_default="256")] = None,
     batch_invariant: Annotated[
         bool | None, typer.Option("--batch-invariant", help="Have no text depend on what else runs, at some cost.")
     ] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads for matrix products.", show_default="1")] = None,
     compile_timeout: Annotated[float | None, typer.Option(help="Seconds for one schema.", show_default="60")] = None,
     max_states: Annotated[int | None, typer.Option(help="States of one schema.", show_default="200000")] = None,
     max_frames: Annotated[int | None, typer.Option(help="Frames of one schema.", show_default="1000000")] = None,
@@ -157,8 +163,7 @@ def run_server(settings: Settings) -> None:
     set_up_log(settings.log_level, settings.log_format)
     warn_of_settings(settings)
     allow_connections(settings.max_connections)
-    pull_missing(settings.home, settings.model)
-    app = create_app(settings)
+    app = create_app(settings, Engine(settings.engine_config(), load=partial(load_or_pull, settings)))
     gate: Gate = app.state.gate
     listener = listen(settings.host, settings.port)
     url = url_of(listener)
@@ -172,6 +177,12 @@ def run_server(settings: Settings) -> None:
     if gate.failure:  # the log has it
         raise typer.Exit(2)
     log.info("stopped at once, by a second signal" if server.force_exit else "stopped")
+
+
+def load_or_pull(settings: Settings, name: str) -> LoadedModel:
+    """Load a model, fetched first where it is missing and can be; the server answers `/health` meanwhile."""
+    pull_missing(settings.home, (name,))
+    return load_model(name, settings.home, settings.kv_cache_bytes)
 
 
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:

@@ -16,15 +16,14 @@ from app.protocol.chat import ChatBody
 from app.protocol.completions import CompletionBody
 from app.protocol.fields import IGNORED, Fields
 from app.protocol.generation import MAX_CHOICES, MAX_STOPS
-from app.protocol.messages import MESSAGE_HINTS, PART_HINTS, Message, RefusalPart, TextPart
+from app.protocol.messages import MESSAGE_HINTS, PART_HINTS, ROLES, Message, RefusalPart, TextPart
 from app.protocol.schemas import PrewarmBody, SchemaBody
 from app.protocol.tokenizing import DetokenizeBody, TokenizeBody
 
-BODIES: tuple[type[Fields], ...] = (
+WHOLE: tuple[type[Fields], ...] = (  # these take vendors' fields
     *(CompletionBody, ChatBody, SchemaBody, PrewarmBody, TokenizeBody, DetokenizeBody),
-    *(Message, TextPart, RefusalPart),
 )
-GENERATING = (CompletionBody, ChatBody)  # these take vendors' fields
+BODIES: tuple[type[Fields], ...] = (*WHOLE, Message, TextPart, RefusalPart)
 BOUNDS = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum"}
 REFERENCE = "#/components/schemas/{model}"
 
@@ -42,7 +41,7 @@ CONTENT: Shape = {
         NULL,
     ]
 }
-ROLE: Shape = {"type": "string", "enum": ["system", "developer", "user", "assistant", "tool"]}
+ROLE: Shape = {"type": "string", "enum": [*ROLES]}
 MESSAGES: Shape = {"type": "array", "minItems": 1, "items": {"$ref": REFERENCE.format(model="Message")}}
 
 # What is read before pydantic sees it.
@@ -65,7 +64,7 @@ def body_schemas(model_names: Sequence[str]) -> dict[str, Shape]:
         found |= schema.pop("$defs", {})
         found[body.__name__] = schema
     exact = {name: _exact(name, schema) for name, schema in found.items()}
-    for body in GENERATING:
+    for body in WHOLE:
         _add_hints(exact[body.__name__], IGNORED)
     _add_hints(exact["Message"], MESSAGE_HINTS)
     _add_hints(exact["TextPart"], PART_HINTS)

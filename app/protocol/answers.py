@@ -17,7 +17,7 @@ from app.proof import judge
 from app.protocol.generation import Asked
 from app.protocol.tokens import token_text
 from app.version import VERSION
-from engine import Choice, Delta, Diagnostics, LoadedModel, Result, SchemaUse
+from engine import Attempts, Choice, Delta, Diagnostics, LoadedModel, Result, SchemaUse
 from schemas_cache import Finding
 
 
@@ -123,7 +123,7 @@ def ending_members(
 ) -> dict[str, Any]:
     """Why a choice ended, and what is known of its text."""
     closed_as_stop = choice.closed_early and asked.report_closed_as == "stop"
-    part = None
+    part: dict[str, Any] | None = None
     if use:
         part = {
             "enforced": use.enforced,
@@ -132,6 +132,7 @@ def ending_members(
             "closed_early": choice.closed_early,
         }
         part |= _diagnostics(choice.diagnostics, asked.model) if choice.diagnostics else {}
+        part |= {"attempts": _attempts(choice.attempts)} if choice.attempts else {}
     return {
         "finish_reason": "stop" if closed_as_stop else writer.finish_reasons.get(choice.stop_reason, "length"),
         "stop_reason": choice.stop_reason,
@@ -163,6 +164,18 @@ def _warnings(asked: Asked, use: SchemaUse, complete: bool) -> tuple[Finding, ..
     told = f"max_tokens {limit}" if limit <= room else f"the context's room of {room} tokens"
     reason = f"{told} is below {least}, the tokens of the shortest document, so the text was truncated"
     return (*use.warnings, Finding("#", "max_tokens", reason))
+
+
+def _attempts(attempts: Attempts) -> dict[str, Any]:
+    """What a text that was drawn freely and judged has cost."""
+    return {
+        "made": attempts.made,
+        "judged": attempts.judged,
+        "accepted": attempts.accepted,
+        "acceptance_rate": attempts.acceptance_rate,
+        "tokens": attempts.tokens,
+        "model_calls": attempts.model_calls,
+    }
 
 
 def _diagnostics(bent: Diagnostics, model: LoadedModel) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pydantic import Field, StrictBool, ValidationInfo, field_validator
 
 from app.chat_template import prompt_ids
 from app.errors import RequestError
-from app.protocol.fields import IGNORED, only, parse, refused, value_error
+from app.protocol.fields import only, parse, refused, value_error, without_hints
 from app.protocol.generation import (
     Asked,
     Defaults,
@@ -47,7 +47,7 @@ class ChatBody(GenerationBody):
     parallel_tool_calls: Annotated[Any, _NO_TOOLS] = None
     functions: Annotated[Any, _NO_FUNCTIONS] = None
     function_call: Annotated[Any, _NO_FUNCTIONS] = None
-    modalities: Annotated[Any, only(["text"], "is not supported")] = None
+    modalities: Annotated[Any, only(["text"], why="is not supported")] = None
     audio: Annotated[Any, refused("sound is not supported")] = None
     web_search_options: Annotated[Any, refused("there is no web search here")] = None
     moderation: Annotated[Any, refused("there is no moderation here")] = None
@@ -70,7 +70,7 @@ class ChatBody(GenerationBody):
 
 def parse_chat(data: dict[str, Any], models: Mapping[str, LoadedModel], defaults: Defaults) -> Asked:
     """Check a body and build the engine's request; raises `RequestError`, `SchemaError` or `UnknownModelError`."""
-    body = parse(ChatBody, {key: value for key, value in data.items() if key not in IGNORED})
+    body = parse(ChatBody, without_hints(data))
     turns = read_messages(body.messages)
     model = model_of(body, models)
     source = source_of(body, defaults)

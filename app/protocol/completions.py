@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictStr, ValidationIn
 from pydantic_core import PydanticCustomError
 
 from app.errors import RequestError
-from app.protocol.fields import IGNORED, Integer, parse, refused, type_error, value_error
+from app.protocol.fields import Integer, all_of, parse, refused, type_error, value_error, without_hints
 from app.protocol.generation import (
     MAX_CHOICES,
     Asked,
@@ -38,25 +38,23 @@ def _prompts(value: object) -> list[Prompt]:
     """One prompt or several, each as text or as token ids, to a list of them."""
     if isinstance(value, str):
         return [value]
-    if value == []:
-        raise value_error("must not be an empty list")
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return list(value)
-    if isinstance(value, list) and all(isinstance(item, list) for item in value):
-        return [token_ids(item, PROMPT_FORMS) for item in value]
-    return [token_ids(value, PROMPT_FORMS)]
-
-
-def token_ids(value: object, expected: str = "a list of token ids") -> list[int]:
-    """The ids in a list of them, 3.0 being one; for a field that takes what is `expected`."""
     if not isinstance(value, list):
-        raise type_error(expected)
+        raise type_error(PROMPT_FORMS)
+    if not value:
+        raise value_error("must not be an empty list")
+    if isinstance(value[0], str):
+        return list(all_of(str, value, "a string, as the first one is"))
+    if isinstance(value[0], list):
+        return [_token_ids(item) for item in all_of(list, value, "a list of token ids, as the first one is")]
+    return [_token_ids(value)]
+
+
+def _token_ids(value: list[Any]) -> list[int]:
+    """The ids in a list of them, 3.0 being one."""
     if not value:
         raise value_error("must not hold an empty list of token ids")
     ids = [int(item) if isinstance(item, float) and item.is_integer() else item for item in value]
-    if any(isinstance(item, bool) or not isinstance(item, int) for item in ids):
-        raise type_error(expected)
-    return ids
+    return all_of(int, ids, "a token id")
 
 
 class CompletionBody(GenerationBody):
@@ -79,7 +77,7 @@ class CompletionBody(GenerationBody):
 
 def parse_completion(data: dict[str, Any], models: Mapping[str, LoadedModel], defaults: Defaults) -> Asked:
     """Check a body and build the engine's request; raises `RequestError`, `SchemaError` or `UnknownModelError`."""
-    data = {key: value for key, value in data.items() if key not in IGNORED}
+    data = without_hints(data)
     if "prompt" in data and data["prompt"] is None:
         data["prompt"] = ""  # the one field where null has a meaning of its own
     body = parse(CompletionBody, data)
@@ -89,7 +87,8 @@ def parse_completion(data: dict[str, Any], models: Mapping[str, LoadedModel], de
     _check_combinations(body, source)
     prompts = tuple(_encode(prompt, model) for prompt in body.prompt)
     echo = tuple(_text(prompt, model) for prompt in body.prompt) if body.echo else ()
-    return to_asked(body, model, source, Wanted(prompts, body.max_tokens, body.logprobs, echo), defaults)
+    is_text = any(isinstance(prompt, str) for prompt in body.prompt)
+    return to_asked(body, model, source, Wanted(prompts, body.max_tokens, body.logprobs, echo, is_text), defaults)
 
 
 def _check_number_of_choices(body: CompletionBody) -> None:

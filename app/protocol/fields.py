@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -24,9 +24,10 @@ from pydantic import (
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError
 
 from app.errors import RequestError
-from app.words import clip, reason_of
+from app.words import clip, found, reason_of
 
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 # Accepted on every route, without effect: vendors' fields that change nothing here.
 IGNORED = frozenset({
@@ -97,6 +98,11 @@ def without_nulls(data: object) -> object:
     return {key: value for key, value in data.items() if value is not None}
 
 
+def without_hints(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A body without the fields that have no effect."""
+    return {key: value for key, value in data.items() if key not in IGNORED}
+
+
 class Fields(BaseModel):
     """Base of all bodies: null is the same as absent, and unknown fields are refused."""
 
@@ -151,6 +157,15 @@ def value_error(reason: str) -> PydanticCustomError:
     return PydanticCustomError("invalid_value", "{reason}", {"reason": reason})
 
 
+def all_of(kind: type[T], items: Sequence[object], expected: str) -> list[T]:
+    """The items, all of this type; raises the fault of the first that is not. Booleans are no integers."""
+    for number, item in enumerate(items):
+        if not isinstance(item, kind) or (kind is int and isinstance(item, bool)):
+            facts = {"number": number, "expected": expected, "found": found(item)}
+            raise PydanticCustomError("item_type", "item {number} must be {expected}, not {found}", facts)
+    return cast("list[T]", list(items))
+
+
 def _integer(value: object) -> int:
     if isinstance(value, float) and value.is_integer():
         return int(value)
@@ -183,11 +198,11 @@ class Narrowed(AfterValidator):
         return dict(self.allowed)
 
 
-def only(value: object, why: str = "is not available yet") -> AfterValidator:
+def only(*values: object, why: str = "is not available yet") -> AfterValidator:
     """A field that is known, and whose other values are refused: nothing is ever silently ignored."""
 
     def check(given: Any) -> Any:
-        if given != value:
+        if given not in values:
             raise PydanticCustomError(
                 "unsupported_parameter",
                 "{given} {why}",
@@ -195,7 +210,7 @@ def only(value: object, why: str = "is not available yet") -> AfterValidator:
             )
         return given
 
-    return Narrowed(check, {"const": value})
+    return Narrowed(check, {"const": values[0]} if len(values) == 1 else {"enum": list(values)})
 
 
 def refused(why: str) -> AfterValidator:

@@ -13,8 +13,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, StrictBool, StrictStr, ValidationInfo, field_validator
 
 from app.errors import RequestError
-from app.protocol.fields import Fields, Integer, Number, type_error, value_error
-from app.protocol.structured import ResponseFormat, StructuredOptions, compile_timeout_s, to_source
+from app.protocol.fields import Fields, Integer, Number, all_of, type_error, value_error
+from app.protocol.structured import ResponseFormat, StructuredOptions, compile_timeout_s, to_retry, to_source
 from app.words import clip
 from engine import LoadedModel, Request, Sampling, UnknownModelError
 from schemas_cache import Source
@@ -27,8 +27,9 @@ MAX_BIAS = 100
 
 def _stops(value: object) -> tuple[str, ...]:
     stops = [value] if isinstance(value, str) else value
-    if not isinstance(stops, list) or not all(isinstance(stop, str) for stop in stops):
+    if not isinstance(stops, list):
         raise type_error("a string or a list of strings")
+    stops = all_of(str, stops, "a string")
     if len(stops) > MAX_STOPS:
         raise value_error(f"must be at most {MAX_STOPS} strings")
     if "" in stops:
@@ -121,6 +122,7 @@ class Wanted:
     max_tokens: int | None
     logprobs: int | None
     echo: tuple[str, ...] = ()
+    heal_prompt: bool = False  # the prompts are text that may end inside a token
 
 
 def model_of(body: GenerationBody, models: Mapping[str, LoadedModel]) -> LoadedModel:
@@ -156,12 +158,14 @@ def to_asked(
         sampling=to_sampling(body, model),
         source=source,
         compile_timeout_s=compile_timeout_s(options, defaults.compile_timeout_cap_s),
+        heal_prompt=wanted.heal_prompt,
         on_limit=options.on_limit,
         logprobs=wanted.logprobs,
         logprobs_from=options.logprobs,
         prompt_logprobs=bool(wanted.echo) and wanted.logprobs is not None,
         diagnostics=options.diagnostics,
         deadline_s=defaults.deadline_s,
+        retry=to_retry(source, options),
     )
     include_usage = body.stream_options is not None and body.stream_options.include_usage
     return Asked(model, request, body.stream, include_usage, options.report_closed_as, wanted.echo)
@@ -172,7 +176,7 @@ def to_sampling(body: GenerationBody, model: LoadedModel) -> Sampling:
     return Sampling(
         temperature=body.temperature,
         top_p=body.top_p,
-        top_k=body.top_k,
+        top_k=min(body.top_k, len(model.tokenizer.vocabulary)),
         min_p=body.min_p,
         seed=None if body.seed is None else body.seed % 2**64,  # generators take no negative seeds
         stop=body.stop,

@@ -14,10 +14,11 @@ from pydantic import BeforeValidator, Field, StrictStr
 from pydantic_core import PydanticCustomError
 
 from app.errors import RequestError
-from app.protocol.fields import Fields, parse, refused
+from app.protocol.fields import Fields, parse, refused, value_error
 from app.words import found
 
 Role = Literal["system", "user", "assistant", "tool"]
+ROLES = ("developer", "system", "user", "assistant", "tool")  # as they may be sent
 
 # What the SDKs' own message objects and parts carry beside what they say; of no effect.
 MESSAGE_HINTS = frozenset({"annotations", "cache_control", "parsed"})
@@ -56,6 +57,8 @@ class ToolCall(Fields):
 def _role(value: object) -> object:
     if value == "function":
         raise PydanticCustomError("unsupported_parameter", "function messages are not supported; use tool messages")
+    if isinstance(value, str) and value not in ROLES:
+        raise value_error(f"must be one of {', '.join(ROLES)}, not {found(value)}")
     return "system" if value == "developer" else value
 
 

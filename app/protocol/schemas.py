@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictStr
 
-from app.protocol.fields import Fields, parse
+from app.protocol.fields import Fields, parse, without_hints
 from app.protocol.models import model_named
 from app.protocol.structured import schema_value
 from engine import LoadedModel
@@ -47,7 +47,7 @@ class AskedSchema:
 
 def parse_schema(body: type[SchemaBody], data: dict[str, Any], models: Mapping[str, LoadedModel]) -> AskedSchema:
     """Check a body; raises `RequestError` or `UnknownModelError`."""
-    fields = parse(body, data)
+    fields = parse(body, without_hints(data))
     options = SchemaOptions(fields.strict, fields.whitespace, fields.additional_properties, fields.key_order)
     wait = fields.wait if isinstance(fields, PrewarmBody) else True
     return AskedSchema(model_named(fields.model, models), schema_source(fields.content, options), wait)

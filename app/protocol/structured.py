@@ -11,8 +11,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, StrictBool, StrictStr
 
 from app.errors import RequestError
-from app.protocol.fields import Fields, Number, only, type_error, without_nulls
+from app.proof import judge
+from app.protocol.fields import Fields, Integer, Number, only, type_error, without_nulls
+from engine import Retry
 from schemas_cache import SchemaOptions, Source, choice_source, json_object_source, regex_source, schema_source
+
+DEFAULT_ATTEMPTS = 8
+MAX_ATTEMPTS = 64  # free draws at one answer; where 7 % are accepted, so many fail once in a hundred times
 
 
 def schema_value(value: object) -> object:
@@ -78,7 +83,8 @@ class StructuredOptions(Fields):
     on_limit: Literal["close", "truncate", "error"] = "close"
     additional_properties: Literal["closed", "open"] = "closed"
     key_order: Literal["declared", "any"] = "declared"
-    method: Annotated[Literal["mask", "retry", "asap", "smc"], only("mask")] = "mask"
+    method: Annotated[Literal["mask", "retry", "asap", "smc"], only("mask", "retry")] = "mask"
+    max_attempts: Annotated[Integer, Field(ge=1, le=MAX_ATTEMPTS)] | None = None  # None: DEFAULT_ATTEMPTS
     diagnostics: StrictBool = False
     logprobs: Literal["raw", "masked"] = "raw"
     schema_in_prompt: StrictBool | None = None  # None: as the route has it
@@ -101,6 +107,19 @@ def to_source(response_format: ResponseFormat | None, options: StructuredOptions
     for field in sorted(options.model_fields_set - {"logprobs"}):
         path = f"structured_options.{field}"
         raise RequestError("invalid_value", f"{path}: means nothing without a response_format to enforce", path)
+    return None
+
+
+def to_retry(source: Source | None, options: StructuredOptions) -> Retry | None:
+    """Whether text is drawn freely and judged, and how often; raises `RequestError` for options that mean nothing."""
+    if options.method == "retry" and source is not None:
+        if options.diagnostics:
+            path = "structured_options.diagnostics"
+            raise RequestError("invalid_value", f"{path}: tells what a mask bent, and method retry has no mask", path)
+        return Retry(options.max_attempts or DEFAULT_ATTEMPTS, judge(source))
+    if options.max_attempts is not None:
+        path = "structured_options.max_attempts"
+        raise RequestError("invalid_value", f"{path}: is for method retry", path)
     return None
 
 

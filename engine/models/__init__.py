@@ -5,12 +5,15 @@ row, and for those inside that the batch names: only who asks for probabilities 
 owns the memory of its sequences (a window of tokens, a KV cache) in numbered slots, so that rows may be at
 different lengths and join and leave between steps. Rejected: passing whole contexts at each step, which costs the
 prompt again for every token.
+
+A `CachingModel` keeps what it computed of each token, so that a text may begin with what another has; and what it
+computes of a token and what it says of the next one are two steps, since the second is not always wanted whole.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,3 +64,52 @@ class Model(Protocol):
 
         First those after the last token of each row, then those after each token of `inner`.
         """
+
+
+class PrefixCache(Protocol):
+    """What a model keeps of its sequences, slot by slot, within one bound of memory."""
+
+    @property
+    def token_bytes(self) -> int:
+        """Memory of one token."""
+
+    @property
+    def capacity_tokens(self) -> int:
+        """Most tokens of all slots together."""
+
+    def reserve(self, slot: int, tokens: int) -> bool:
+        """Take room for a sequence of at most so many tokens; False while others hold too much of it."""
+
+    def release(self, slot: int) -> None:
+        """The sequence is over; its tokens stay for others to begin with until the room is needed."""
+
+    def common_prefix(self, slot: int, token_ids: IntArray) -> int:
+        """How many of these tokens, int32 (N,), a slot begins with."""
+
+    def reuse_prefix(self, slot: int, token_ids: IntArray) -> int:
+        """Let a slot begin with what any slot holds of these tokens, all but the last, and say how many those are."""
+
+
+class CachingModel(Model, Protocol):
+    """A model that keeps what it computed of each token, and gives logits apart from that.
+
+    `forward(batch)` is `logits(hidden(batch))`.
+    """
+
+    @property
+    def cache(self) -> PrefixCache:
+        """What it keeps."""
+
+    def hidden(self, batch: Batch) -> FloatArray:
+        """Feed the new tokens; what logits are computed of, float32 (B + M, D), in the order of `forward`."""
+
+    def logits(self, hidden: FloatArray) -> FloatArray:
+        """Logits of all tokens, float32 (R, at least V), of hidden states (R, D)."""
+
+    def logits_of(self, hidden: FloatArray, token_ids: IntArray, row_offsets: IntArray) -> FloatArray:
+        """Logits of some tokens, float32 (N,): row r asks for `token_ids[row_offsets[r]:row_offsets[r + 1]]`."""
+
+
+def caching(model: Model) -> CachingModel | None:
+    """The same model, if it is a caching one."""
+    return cast(CachingModel, model) if hasattr(model, "cache") else None

@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from engine.models.hf_folder import MODEL_TYPES, HfCheckpoint, read_chat_templat
 from engine.models.llama.config import Checkpoint
 from engine.models.llama.decoder import DEFAULT_CACHE_BYTES, LlamaModel
 from engine.models.llama.prepared import prepared_weights
-from engine.models.models_folder import default_home, find_model, list_models, prepared_folder
+from engine.models.models_folder import CONFIG_FILE, MODEL_FILE, default_home, find_model, list_models, prepared_folder
 from engine.models.pull import PULLABLE
 from engine.models.window_mlp import ARCHITECTURE as WINDOW_MLP
 from engine.models.window_mlp import load_window_mlp
@@ -32,6 +33,7 @@ from engine.tokenizer import Tokenizer
 
 EMBEDDED_MODELS = ("katagami-char", "katagami-bpe")
 GGUF_SUFFIX = ".gguf"
+NEAR = 0.45  # likeness of names from which on one is mentioned for the other
 
 _LOADERS: Mapping[str, Callable[[Path, Mapping[str, Any]], Model]] = {WINDOW_MLP: load_window_mlp}
 
@@ -88,7 +90,7 @@ def load_model(
     if path.is_file():
         loaded = _load_gguf(name, path, home, cache_bytes)
     else:
-        config = json.loads((path / "config.json").read_text("utf-8"))
+        config = _read_config(path)
         is_llama = config.get("model_type") in MODEL_TYPES
         loaded = _load_hf(name, path, config, home, cache_bytes) if is_llama else _load_own(name, path, config)
     if len(loaded.tokenizer.vocabulary) > loaded.model.vocabulary_size:
@@ -102,17 +104,52 @@ def _find(name_or_path: str | Path, home: Path) -> tuple[str, Path]:
     text = str(name_or_path)
     if isinstance(name_or_path, Path) or os.sep in text or text.endswith(GGUF_SUFFIX):
         path = Path(name_or_path)
-        if not path.is_file() and not (path / "config.json").is_file():
-            raise ModelNotFoundError(f"{path} holds no model: it is no GGUF file, and there is no config.json in it")
-        return path.name.removesuffix(GGUF_SUFFIX), path
+        if not path.is_file() and not (path / CONFIG_FILE).is_file():
+            raise ModelNotFoundError(f"{path} {_fault_of(path)}")
+        return _name_of(Path(os.path.abspath(path))), path
     if text in EMBEDDED_MODELS:
         return text, embedded_folder() / text
     found = find_model(home, text)
     if found is None:
-        hint = f"; `katagami models pull {text}` fetches it" if text in PULLABLE else ""
-        known = ", ".join((*EMBEDDED_MODELS, *list_models(home)))
-        raise ModelNotFoundError(f"no model is named {text!r}; there are {known}{hint}")
+        known = (*EMBEDDED_MODELS, *list_models(home))
+        raise ModelNotFoundError(f"no model is named {text!r}; there are {', '.join(known)}{_hint(text, known)}")
     return text, found
+
+
+def _name_of(path: Path) -> str:
+    """The file's or folder's own; of what `pull` laid, that of its folder."""
+    return path.parent.name if path.name == MODEL_FILE else path.name.removesuffix(GGUF_SUFFIX)
+
+
+def _fault_of(path: Path) -> str:
+    """Why there is no model at a path, and what could be given instead."""
+    if not path.exists():
+        return "does not exist; a model from a hub has to be downloaded first, then its folder is given"
+    inside = sorted(entry.name for entry in path.glob(f"*{GGUF_SUFFIX}") if entry.is_file())
+    if inside:
+        return f"is a folder with GGUF files, of which one has to be named, such as {path / inside[0]}"
+    return f"holds no model: there is no {CONFIG_FILE} in it, as in a Hugging Face folder, and no GGUF file"
+
+
+def _hint(name: str, known: tuple[str, ...]) -> str:
+    """How to come by a model of this name, or what was probably meant."""
+    if name in PULLABLE:
+        return f"; `katagami models pull {name}` fetches it"
+    nearest = get_close_matches(name, [*known, *PULLABLE], n=1, cutoff=NEAR)
+    if nearest and nearest[0] not in known:
+        return f"; `katagami models pull {nearest[0]}` fetches another"
+    return f"; the nearest is {nearest[0]}" if nearest else ""
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    path = folder / CONFIG_FILE
+    try:
+        config = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON, perhaps for a download that broke off: {error}") from error
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} holds no JSON object")
+    return config
 
 
 def _load_own(name: str, folder: Path, config: Mapping[str, Any]) -> LoadedModel:
@@ -123,7 +160,7 @@ def _load_own(name: str, folder: Path, config: Mapping[str, Any]) -> LoadedModel
         known = ", ".join((*_LOADERS, *MODEL_TYPES))
         raise ValueError(f"{folder}: config.json names no architecture known here: {kind!r} is none of {known}")
     model, tokenizer = loader(folder, config), Tokenizer.from_file(folder / "tokenizer.json")
-    return LoadedModel(name, model, tokenizer, config, created=_changed(folder / "config.json"))
+    return LoadedModel(name, model, tokenizer, config, created=_changed(folder / CONFIG_FILE))
 
 
 def _load_hf(name: str, folder: Path, config: Mapping[str, Any], home: Path, cache_bytes: int) -> LoadedModel:
@@ -137,7 +174,7 @@ def _load_hf(name: str, folder: Path, config: Mapping[str, Any], home: Path, cac
         chat_template=read_chat_template(folder),
         bos_token=bos_token,
         eos_token=eos_token,
-        created=_changed(folder / "config.json"),
+        created=_changed(folder / CONFIG_FILE),
     )
 
 

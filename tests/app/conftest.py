@@ -142,9 +142,9 @@ class FakeEngine:
     def stats(self) -> EngineStats:
         """Figures that tell themselves apart."""
         counts = {"submitted": 5, "completed": 3, "failed": 1, "cancelled": 2, "refused": 4}
-        return EngineStats(
-            queued=6, running=7, steps={"tiny": StepCounters(steps=8, forced_tokens=9, interventions=10)}, **counts
-        )
+        seconds = {"forward_s": 1.5, "mask_s": 0.25, "sample_s": 0.125, "advance_s": 0.0625}
+        counters = StepCounters(steps=8, forced_tokens=9, interventions=10, **seconds)
+        return EngineStats(queued=6, running=7, steps={"tiny": counters}, **counts)
 
     def start(self) -> None:
         """Load nothing."""

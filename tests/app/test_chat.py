@@ -168,6 +168,7 @@ def test_log_probabilities_without_alternatives(chat: Any, engine: Any) -> None:
         ({"messages": ["hi"]}, "invalid_type", "messages[0]"),
         ({"messages": [{"content": "hi"}]}, "missing_required_parameter", "messages[0].role"),
         ({"messages": [USER, {"role": "owner", "content": "hi"}]}, "invalid_value", "messages[1].role"),
+        ({"messages": [{"role": 5, "content": "hi"}]}, "invalid_value", "messages[0].role"),
         ({"messages": [{"role": "function", "content": "hi"}]}, "unsupported_parameter", "messages[0].role"),
         ({"messages": [{"role": "user"}]}, "missing_required_parameter", "messages[0].content"),
         ({"messages": [USER | {"content": 5}]}, "invalid_type", "messages[0].content"),

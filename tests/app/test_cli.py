@@ -69,6 +69,7 @@ def test_help_teaches(run: Run, command: str) -> None:
         (["serve", "--max-running", "0"], "--max-running: must be at least 1, not 0"),
         (["serve", "--compile-timeout", "0"], "--compile-timeout: must be greater than 0, not 0"),
         (["serve", "--grace", "inf"], "--grace: must be a finite number"),
+        (["serve", "--cors-origin", "http://page/"], "--cors-origin: must be * or scheme://host:port in small letters"),
     ],
 )
 def test_errors_are_one_line(run: Run, arguments: list[str], reason: str) -> None:

@@ -68,7 +68,7 @@ def test_known_key(keyed: TestClient, headers: dict[str, str]) -> None:
         {"x-api-key": "secret-1x"},
     ],
 )
-@pytest.mark.parametrize("path", ["/v1/completions", "/v1/models", "/v1/nosuch", "/tokenize", "/nosuch"])
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/models", "/v1/nosuch", "/tokenize", "/nosuch", "/docs"])
 def test_unknown_key(keyed: TestClient, path: str, headers: dict[str, str]) -> None:
     """Nothing is told of what is behind, not even whether the path is there; the answer says not to try again."""
     response = keyed.post(path, json=BODY, headers=headers)

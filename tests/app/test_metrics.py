@@ -77,6 +77,8 @@ def test_engine(client: TestClient) -> None:
     assert expected == {name: figure(client, name) for name in expected}
     steps = {"steps": 8, "forced_tokens": 9, "interventions": 10}
     assert steps == {name: figure(client, f"{name}_total", model="tiny") for name in steps}
+    seconds = {"forward": 1.5, "mask": 0.25, "sample": 0.125, "advance": 0.0625}
+    assert seconds == {stage: figure(client, "step_seconds_total", model="tiny", stage=stage) for stage in seconds}
 
 
 def test_cache(client: TestClient, engine: Any) -> None:

@@ -10,6 +10,11 @@ import pytest
 
 from app.cli import main, models_command
 from app.cli.models_command import pull_missing
+from app.cli.serve import load_or_pull
+from app.settings import Settings
+from engine.models.llama.decoder import LlamaModel
+from tests.engine.llama.slow import Sizes
+from tests.engine.llama.tiny import make_weights, write_gguf
 
 NAME = "smollm2-135m-instruct"
 Run = Callable[..., tuple[int, str, str]]
@@ -94,3 +99,23 @@ def test_only_what_is_missing_and_known_is_fetched(fetched: list[str], tmp_path:
 def test_help_teaches(run: Run, command: str) -> None:
     """Each has a line that can be copied."""
     assert f"katagami models {command}" in run(command, "--help")[1].split("Example", 1)[1]
+
+
+def test_the_server_fetches_a_missing_model_as_it_loads(fetched: list[str], tmp_path: Path) -> None:
+    """It listens by then; what was fetched here is no model, and the error names the file."""
+    settings = Settings(home=tmp_path)
+    with pytest.raises(ValueError, match=rf"{NAME}/model\.gguf: not a GGUF file"):
+        load_or_pull(settings, NAME)
+    assert [NAME] == fetched
+    assert "katagami-char" == load_or_pull(settings, "katagami-char").name
+
+
+def test_the_memory_for_keys_and_values_is_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It bounds what one sequence may have."""
+    sizes = Sizes(layers=1)
+    path = write_gguf(tmp_path / "tiny.gguf", sizes, make_weights(sizes))
+    monkeypatch.setenv("KATAGAMI_KV_CACHE_BYTES", str(2**20))
+    loaded = load_or_pull(Settings(home=tmp_path), str(path))
+    assert isinstance(loaded.model, LlamaModel)
+    assert 2**20 == loaded.model.cache.capacity_tokens * loaded.model.cache.token_bytes
+    assert 2**20 == Settings().engine_config().kv_cache_bytes

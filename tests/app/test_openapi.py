@@ -207,6 +207,8 @@ BODIES_IN_QUESTION: list[tuple[str, dict[str, Any]]] = [
     ("SchemaBody", {"schema": [], "strict": True}),
     ("PrewarmBody", {"schema": {}, "wait": None}),
     ("SchemaBody", {"schema": {}, "wait": True}),
+    ("SchemaBody", {"schema": {}, "user": "a"}),
+    ("TokenizeBody", {"prompt": "a", "metadata": {"b": 1}}),
     ("DetokenizeBody", {"tokens": [1.0, 2]}),
     ("DetokenizeBody", {"tokens": [True]}),
 ]

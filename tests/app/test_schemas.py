@@ -153,6 +153,16 @@ def test_not_waiting(client: TestClient, engine: Any) -> None:
     assert 1 == len(engine.requests)
 
 
+def test_not_waiting_for_several_tables(client: TestClient, engine: Any) -> None:
+    """A schema is compiled for each model and each set of options; it is listed once."""
+    engine.hangs = True
+    for fields in ({}, {"model": "org/tiny"}, {"whitespace": "compact"}, {"user": "a"}):
+        answer = client.post("/v1/schemas", json={"schema": {"const": 1}, "wait": False} | fields).json()
+        assert "compiling" == answer["status"]
+    assert ["tiny", "org/tiny", "tiny"] == [model for model, _ in engine.requests]
+    assert 1 == len(client.get("/v1/schemas").json()["data"])
+
+
 def test_not_waiting_for_what_is_there(client: TestClient, engine: Any) -> None:
     """Who does not want to wait need not, where it is ready."""
     answer = client.post("/v1/schemas", json={"schema": {"const": 1}, "wait": False}).json()

@@ -41,9 +41,24 @@ def test_log_level(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "warning" == Settings().log_level
 
 
-@pytest.mark.parametrize(("name", "value"), [("COMPILE_TIMEOUT_S", "inf"), ("GRACE_S", "nan"), ("LOG_LEVEL", "loud")])
+@pytest.mark.parametrize("origin", ["*", "null", "http://localhost:5173", "https://a.example, http://[::1]:80"])
+def test_origins(monkeypatch: pytest.MonkeyPatch, origin: str) -> None:
+    """As browsers write them."""
+    monkeypatch.setenv("KATAGAMI_CORS_ORIGIN", origin)
+    assert tuple(origin.split(", ")) == Settings().cors_origin
+    monkeypatch.setenv("KATAGAMI_CORS_ORIGIN", "")
+    assert () == Settings().cors_origin
+
+
+VALUES_WITHOUT_USE = [
+    *[("COMPILE_TIMEOUT_S", "inf"), ("GRACE_S", "nan"), ("LOG_LEVEL", "loud"), ("SEED", "-1")],
+    *[("CORS_ORIGIN", origin) for origin in ("http://page/", "page.example", "HTTP://page", "http://", "*,")],
+]
+
+
+@pytest.mark.parametrize(("name", "value"), VALUES_WITHOUT_USE)
 def test_values_without_use(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
-    """A time without end, or a level that does not exist, is refused at the start."""
+    """What could not be meant, as a time without end, or would do nothing, is refused at the start."""
     monkeypatch.setenv(f"KATAGAMI_{name}", value)
     with pytest.raises(ValidationError):
         Settings()

@@ -198,6 +198,17 @@ def test_prewarm(client: openai.OpenAI) -> None:
     assert ("", "length") == (choice.text, choice.finish_reason)
 
 
+@pytest.mark.parametrize(("extra", "echo"), [({}, False), ({"response_format": {"type": "text"}}, True)])
+def test_prewarm_in_pieces(client: openai.OpenAI, extra: dict[str, Any], echo: bool) -> None:
+    """Streamed, each choice has its ending all the same."""
+    chunks = list(complete(client, prompt=["a", "b"], max_tokens=0, stream=True, echo=echo, extra=extra))
+    ends = [chunk.choices[0] for chunk in chunks if chunk.choices[0].finish_reason]
+    assert [(0, "length", "max_tokens"), (1, "length", "max_tokens")] == [
+        (choice.index, choice.finish_reason, choice.stop_reason) for choice in ends
+    ]
+    assert ("ab" if echo else "") == "".join(chunk.choices[0].text for chunk in chunks)
+
+
 def test_prompts_and_choices(client: openai.OpenAI) -> None:
     """Row 6: two prompts with two choices each come back in order; token ids are a prompt too."""
     answer = complete(client, prompt=["a", "b"], n=2)

@@ -193,7 +193,7 @@ def test_nothing_is_left_behind_by_a_stop() -> None:
 
 @pytest.mark.parametrize("deed", [None, "sleep"])
 def test_workers_end_when_their_parent_is_killed(deed: str | None) -> None:
-    """Idle or at work: the end of the pipe ends them. And none of them runs the parent's main module, unguarded here."""
+    """Idle or at work: the end of the pipe ends them. None of them runs the main module, which has no guard here."""
     script = f"""
 import sys, threading
 from engine.compile_process import CompileProcess

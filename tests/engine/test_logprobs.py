@@ -14,6 +14,7 @@ from engine.constraint import drawable_words
 from engine.errors import EngineFailedError
 from engine.logprobs import FLOOR, allowed_bits, kept_mass, token_logprobs
 from engine.models import Batch
+from engine.outputs import Outputs
 from engine.penalties import offset_of
 from engine.recorder import Record, Recorder
 from engine.sequence import Request, Sampling, Sequence, TokenLogprobs, choice_of
@@ -197,6 +198,21 @@ def test_masked_has_bias_and_penalties_and_raw_has_not() -> None:
             check(choice.logprobs or (), expected_logprobs(row, LOGITS, kind == "masked"), choice.token_ids, 3)
 
 
+def test_masked_is_of_the_schema_alone() -> None:
+    """What only the limit forbade is an alternative still, before the token that closed the text in time."""
+
+    def insisting(_context: tuple[int, ...]) -> list[float]:
+        return [8.0 if token == 9 else 0.0 for token in range(len(TOY))]
+
+    asked = request(SCHEMAS[4], max_tokens=3, sampling=Sampling(temperature=0), logprobs_from="masked")
+    (row,) = answers(asked, insisting)
+    choice = choice_of(row)
+    assert (True, True) == (choice.complete, choice.closed_early)
+    assert choice.logprobs is not None
+    assert 9 == choice.logprobs[-1].alternatives[0][0] != choice.token_ids[-1]
+    check(choice.logprobs, expected_logprobs(row, insisting, masked=True), choice.token_ids, 3)
+
+
 def test_masked_adds_up_over_the_allowed_tokens() -> None:
     """At temperature 0 and with top-k 1 too: the mask comes before truncation, and alternatives are legal ones."""
     for sampling in (Sampling(temperature=0), Sampling(top_k=1), Sampling(temperature=5, top_p=0.1)):
@@ -280,15 +296,14 @@ def test_a_token_drawn_after_its_step_is_scored_all_the_same() -> None:
     recorder = Recorder(TOY, drawable_words(TOY))
     (row,) = rows_for(request(None), TOY)
     recorder.open(row)
-    assert ([row], []) == recorder.plan([row], 32)
-    recorder.score([row], np.zeros((1, len(TOY)), np.float32))  # nothing is drawn in this step
+    assert (3, False, False) == recorder.plan(row, 3, 32)
+    recorder.score([row], Outputs(np.zeros((1, len(TOY)), np.float32)))  # nothing is drawn in this step
     row.token_ids.append(9)
     row.pending[:] = [9]
-    recorder.score_late(row, LOGITS((9, 10, 11)).astype(np.float32))  # type: ignore[union-attr]
+    recorder.score_late(row, Outputs(LOGITS((9, 10, 11)).astype(np.float32)[None]))  # type: ignore[union-attr]
     exact = float(plain_logprobs(LOGITS((9, 10, 11)))[9])
     assert [exact] == pytest.approx([one.logprob for one in row.logprobs], abs=1e-5)
-    assert ([row], []) == recorder.plan([row], 32)
-    assert [9] == recorder.chunk(row)
+    assert (1, False, False) == recorder.plan(row, 1, 32)
 
 
 def test_a_step_that_breaks_off_fails_a_listening_row_too() -> None:

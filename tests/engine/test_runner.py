@@ -451,3 +451,13 @@ def test_config_refuses_figures_below_one() -> None:
     """Named, with the figure."""
     with pytest.raises(ValueError, match="max_running is 0"):
         EngineConfig(max_running=0)
+
+
+def test_two_models_of_one_name_are_refused() -> None:
+    """A request could mean either."""
+    engine = Engine(
+        EngineConfig(model="a", models=("b",)), load=lambda _: loaded("same", ToyModel(len(TOY), given(len(TOY))))
+    )
+    with pytest.raises(ValueError, match="two models are named 'same'"):
+        engine.start()
+    engine.stop()

@@ -54,6 +54,25 @@ def test_a_stream_is_the_result_in_pieces(schema: object) -> None:
         assert choice.token_ids == tuple(i for event in own[:-1] for i in event.token_ids)  # type: ignore[union-attr]
 
 
+def test_text_never_runs_ahead_of_its_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does anything come before those of the prompt, however many pieces it is fed in."""
+    monkeypatch.setattr("engine.recorder.MOST_LOGITS", 32 * 8 * 2)
+    prompts = ((9, 10, 11) * 19, ())
+    asked = request(OBJECT, prompts=prompts, n=2, logprobs=1, prompt_logprobs=True)
+    with running(cache=SchemaCache(None)) as engine:
+        events = asyncio.run(read(engine, asked))
+    for index in range(4):
+        text, data = "", b""
+        own = [event for event in events if isinstance(event, Delta) and event.index == index]
+        for delta in own:
+            text += delta.text
+            data += b"".join(TOY.token_bytes[token_id] for token_id in delta.token_ids)
+            assert data.startswith(text.encode())
+            assert delta.token_ids == tuple(one.token_id for one in delta.logprobs or ())
+        known = [None if delta.prompt_logprobs is None else len(delta.prompt_logprobs) for delta in own]
+        assert [len(prompts[index // 2])] + [None] * (len(own) - 1) == known
+
+
 def test_deltas_come_while_the_text_is_written() -> None:
     """The first one is there although the model is held up in a later step."""
     gate = Gate()
@@ -166,9 +185,10 @@ def test_a_prewarm_waits_for_no_slot() -> None:
         busy.result(WAIT_S)
     assert [("", "max_tokens", False)] * 2 == [(c.text, c.stop_reason, c.complete) for c in first.choices]
     assert first.schema is not None
-    ready, result = second
+    ready, choice, result = second
     assert isinstance(ready, Ready)
     assert isinstance(result, Result)
+    assert (choice,) == result.choices
     assert ("miss", "memory") == (first.schema.cache, ready.schema.cache)  # type: ignore[union-attr]
 
 

@@ -1,7 +1,7 @@
 """Sizes and times of the automata beside the article's: its schema, the `maxLength` series, the blow-up, a drawing.
 
 In: the character vocabulary. Out: states of NFA and automaton, classes, seconds for compiling and for lifting to the
-vocabulary, bytes of the table, tokens allowed in a state. Sizes are exact, times the quickest of three. Cost: some
+vocabulary, bytes of the table, tokens allowed in a state. Sizes are exact, times the quickest of a few runs. Cost: some
 seconds, most of it for the largest blow-up.
 """
 
@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from app.bench.article.published import alone, beside
+from app.bench.article.published import alone, beside, published_rows
 from app.bench.article.report import Cell, Column, Drawing, Experiment, Figure, Finding, Grid, Sample
 from app.bench.article.subject import CHAR, RECORD, Subject
 from schemas_cache import Source, Vocabulary, regex_source
@@ -28,22 +28,12 @@ from schemas_cache.token_automaton import TokenAutomaton
 from schemas_cache.token_index import token_index
 
 MAX_STATES = 20_000
-RUNS = 3
 # What the article compiles: its schema as a regular expression, without escapes in the title.
 PATTERN = (
     r'\{"id": (0|[1-9][0-9]{0,3}), "title": "[^"\\]{1,%d}", "level": "(初級|中級|上級)", '
     r'"tags": \["(python|linux|ai|web|db|network)"(, "(python|linux|ai|web|db|network)"){0,2}\], '
     r'"draft": (true|false)\}'
 )
-# maxLength: NFA states, DFA states, compile seconds, kilobytes, all by the article.
-SERIES = {
-    12: (394, 175, 0.095, 573),
-    32: (434, 195, 0.103, 638),
-    64: (498, 227, 0.145, 743),
-    128: (626, 291, 0.158, 953),
-    256: (882, 419, 0.251, 1372),
-}
-BLOW_UP = {4: (47, 33, 0.00), 8: (79, 513, 0.03), 12: (111, 8193, 0.73)}  # n: the same, without the table
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +54,13 @@ class Sizes:
 def run_automata(subject: Subject) -> Experiment:
     """All of it."""
     vocabulary = subject.engine.models[CHAR].tokenizer.vocabulary
-    pattern = sizes(regex_source(PATTERN % 32), vocabulary)
-    schema = sizes(RECORD, vocabulary)
-    series = {maximum: sizes(regex_source(PATTERN % maximum), vocabulary) for maximum in SERIES}
-    blow_up = {n: sizes(regex_source(f"(a|b)*a(a|b){{{n}}}"), vocabulary, lift=False) for n in BLOW_UP}
+    runs = subject.runs
+    pattern = sizes(regex_source(PATTERN % 32), vocabulary, runs)
+    schema = sizes(RECORD, vocabulary, runs)
+    series = {maximum: sizes(regex_source(PATTERN % maximum), vocabulary, runs) for maximum in published_rows("series")}
+    blow_up = {
+        n: sizes(regex_source(f"(a|b)*a(a|b){{{n}}}"), vocabulary, runs, lift=False) for n in published_rows("blow_up")
+    }
     drawn = whole(regex_source("true|false"), vocabulary)
     return Experiment(
         name="automata",
@@ -83,9 +76,11 @@ def run_automata(subject: Subject) -> Experiment:
             "with states inside it that no whole token ends in. What compares with the article's states are those "
             "between tokens.",
             "Positions of a count are not states of our NFA but numbers in a frame, so the NFA does not grow with "
-            "`maxLength`, nor does compiling where nothing is explored ahead.",
-            "Ours has 19 states fewer between tokens and as many fewer with one continuation: the subset construction "
-            "here keeps only NFA states that read something, so what is about to read the same is one state.",
+            "`maxLength`.",
+            "All states are explored here to be counted, which is what the seconds are for; the server makes states as "
+            "they are visited, and explores ahead only where the table is small.",
+            "Ours has fewer states between tokens, and fewer with one continuation: the subset construction here keeps "
+            "only NFA states that read something, so that places about to read the same are one state.",
             "A mask is read from packed bits, one for each token, and equal rows are stored once.",
             "The schema itself allows escapes in the title, which the article's expression does not: more states.",
         ),
@@ -100,16 +95,16 @@ def whole(source: Source, vocabulary: Vocabulary) -> FiniteAutomaton:
     return finite
 
 
-def sizes(source: Source, vocabulary: Vocabulary, *, lift: bool = True) -> Sizes:
-    """Measure one source."""
-    compile_s = min(_seconds(source, vocabulary) for _ in range(RUNS))
+def sizes(source: Source, vocabulary: Vocabulary, runs: int = 1, *, lift: bool = True) -> Sizes:
+    """Measure one source; compiling as often as `runs` says."""
+    compile_s = min(_seconds(source, vocabulary) for _ in range(runs))
     automaton = _automaton(source, vocabulary)
     finite = explore(automaton, MAX_STATES)
     tokens = TokenAutomaton(automaton, token_index(vocabulary))
-    started_s = time.perf_counter()
+    started_s = time.process_time()
     if lift:
         tokens.lift(MAX_DENSE_ENTRIES)
-    lift_s = time.perf_counter() - started_s
+    lift_s = time.process_time() - started_s
     table = np.zeros((0, 0), np.int32) if tokens.dense is None else tokens.dense.next_state
     return Sizes(
         nfa_states=automaton.nfa.states,
@@ -131,9 +126,9 @@ def _automaton(source: Source, vocabulary: Vocabulary) -> Automaton:
 
 
 def _seconds(source: Source, vocabulary: Vocabulary) -> float:
-    started_s = time.perf_counter()
+    started_s = time.process_time()
     explore(_automaton(source, vocabulary), MAX_STATES)
-    return time.perf_counter() - started_s
+    return time.process_time() - started_s
 
 
 def _figures(pattern: Sizes, schema: Sizes) -> tuple[Figure, ...]:
@@ -170,8 +165,9 @@ def series_grid(series: dict[int, Sizes]) -> Grid:
         *(Column("table, article", "bytes"), Column("table", "bytes"), Column("mask rows", "bytes")),
     )
     rows: list[tuple[Cell, ...]] = []
+    article = published_rows("series")
     for maximum, it in series.items():
-        nfa, dfa, seconds, kilobytes = SERIES[maximum]
+        nfa, dfa, seconds, kilobytes = article[maximum]
         states = (maximum, nfa, it.nfa_states, dfa, it.token_states, it.byte_states)
         rows.append((*states, seconds, it.compile_s, 1024 * kilobytes, it.table_bytes, it.row_bytes))
     return Grid("The `maxLength` series", columns, tuple(rows))
@@ -184,8 +180,9 @@ def blow_up_grid(blow_up: dict[int, Sizes]) -> Grid:
         *(Column("DFA, article", "count"), Column("DFA", "count"), Column("s, article", "s"), Column("s", "s")),
     )
     rows: list[tuple[Cell, ...]] = []
+    article = published_rows("blow_up")
     for n, it in blow_up.items():
-        nfa, dfa, seconds = BLOW_UP[n]
+        nfa, dfa, seconds = article[n]
         rows.append((n, nfa, it.nfa_states, dfa, it.byte_states, seconds, it.compile_s))
     return Grid("The blow-up: `(a|b)*a(a|b){n}`", columns, tuple(rows))
 
@@ -193,7 +190,7 @@ def blow_up_grid(blow_up: dict[int, Sizes]) -> Grid:
 def drawing(finite: FiniteAutomaton) -> Drawing:
     """The picture of a small automaton."""
     accepting = tuple(np.flatnonzero(finite.accepting).tolist())
-    return Drawing("automaton", "The automaton of `true|false`", START, accepting, tuple(dfa_edges(finite)))
+    return Drawing("automaton", "The automaton of true|false", START, accepting, tuple(dfa_edges(finite)))
 
 
 def _findings(pattern: Sizes, series: dict[int, Sizes], blow_up: dict[int, Sizes]) -> tuple[Finding, ...]:

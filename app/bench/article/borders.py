@@ -1,8 +1,10 @@
 """Tokens that cross the grammar's borders, and what cutting a prefix otherwise costs the model.
 
-In: the BPE model and held-out records. Out: merges with a sign of structure in them; for each field the loss of the true
-rest of the record after its prefix cut canonically, and after the same prefix cut into characters. Cost: a forward pass
-over some hundred records for each field. The rest is cut canonically in both cases, so nothing differs but the prefix.
+In: the BPE model and held-out records. Out: merges with a sign of structure in them; for each field the loss of the
+true rest of the record after its prefix cut canonically, and after the same prefix cut into characters: the rest is cut
+canonically in both cases, so nothing differs but the prefix. Beside the article's two cuts a third: the prefix ends
+where a token of the whole record ends, and what is left of it binds the next token, which is what the server does
+(token healing). Cost: a forward pass or two over some hundred records for each field.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.bench.article.published import alone, beside
 from app.bench.article.report import Bars, Column, Experiment, Figure, Finding, Grid, Sample, Series
@@ -33,6 +36,7 @@ class Losses:
 
     canonical: float
     split: float
+    healed: float
 
 
 def run_borders(subject: Subject) -> Experiment:
@@ -59,8 +63,10 @@ def run_borders(subject: Subject) -> Experiment:
         ),
         notes=(
             "The article takes records that its model was trained on; ours are held out of training.",
-            "Where the server forces text it cuts it canonically as a whole, and gives the last token back to the model: "
-            "the split prefix is what it avoids.",
+            "Where the split prefix is no worse, the canonical one ends inside of what is usually one token: a value "
+            "of `level` or `draft` nearly always stands in one token with the key before it, so that either cut is "
+            "strange to the model. Text that the server forces is cut canonically as a whole, and its last token is "
+            "given back to the model: the healed prefix, which the article names and does not measure.",
         ),
     )
 
@@ -80,7 +86,36 @@ def field_losses(loaded: LoadedModel, lines: Sequence[str], name: str) -> Losses
     whole = [encode(prefix) for prefix, _ in parts]
     split = [[token for character in prefix for token in encode(character)] for prefix, _ in parts]
     canonical, by_character = (continuation_nats(loaded, prefixes, rests) / characters for prefixes in (whole, split))
-    return Losses(canonical, by_character)
+    return Losses(canonical, by_character, healed_nats(loaded, parts) / characters)
+
+
+def healed_nats(loaded: LoadedModel, parts: Sequence[tuple[str, str]]) -> float:
+    """Sum of the losses of all rests, where a token that crosses the cut is drawn among those that fit the prefix."""
+    before, after, left = zip(*(healed_cut(loaded.tokenizer, *part) for part in parts), strict=True)
+    return continuation_nats(loaded, before, after) + fitting_nats(loaded, before, left)
+
+
+def healed_cut(tokenizer: Tokenizer, prefix: str, rest: str) -> tuple[list[int], list[int], str]:
+    """Tokens before the one that crosses the cut, those from it on, and what of the prefix it has to begin with."""
+    ids = tokenizer.encode(prefix + rest)
+    ends = list(accumulate(len(tokenizer.decode([token_id])) for token_id in ids))
+    first = sum(end <= len(prefix) for end in ends)
+    start = ends[first - 1] if first else 0
+    return [*tokenizer.end_ids[:1], *ids[:first]], ids[first:], prefix[start:]
+
+
+def fitting_nats(loaded: LoadedModel, prefixes: Sequence[list[int]], left: Sequence[str]) -> float:
+    """Sum of the logarithms of what the model gives, after each prefix, to tokens that fit what is left of it."""
+    texts = [data.decode("utf-8", "replace") for data in loaded.tokenizer.vocabulary.token_bytes]
+    fits = {
+        text: np.array([bool(it) and (it.startswith(text) or text.startswith(it)) for it in texts]) for text in left
+    }
+    total = 0.0
+    for start in range(0, len(prefixes), ROWS):
+        scores = _log_probabilities(loaded, prefixes[start : start + ROWS], [])
+        masks = np.array([fits[text] if text else np.ones(len(texts), bool) for text in left[start : start + ROWS]])
+        total += float(np.log((np.exp(scores) * masks).sum(axis=1)).sum())
+    return total
 
 
 def cut_at(line: str, name: str) -> tuple[str, str]:
@@ -104,23 +139,28 @@ def continuation_nats(loaded: LoadedModel, prefixes: Sequence[list[int]], rests:
 def _nats(loaded: LoadedModel, pairs: Sequence[tuple[list[int], list[int]]]) -> float:
     """Of one forward pass: the logits of a rest's first token are those after the prefix."""
     rows = [prefix + rest[:-1] for prefix, rest in pairs]
-    offsets = np.array([0, *accumulate(map(len, rows))], np.int32)
-    inner = [
-        range(start + len(p) - 1, end - 1) for (p, _), start, end in zip(pairs, offsets, offsets[1:], strict=False)
-    ]
+    starts = [0, *accumulate(map(len, rows))]
+    places = zip(pairs, starts, starts[1:], strict=False)
+    inner = [at for (prefix, _), start, end in places for at in range(start + len(prefix) - 1, end - 1)]
+    scores = _log_probabilities(loaded, rows, inner)
+    targets = [rest[-1] for _, rest in pairs] + [token for _, rest in pairs for token in rest[:-1]]
+    return -float(scores[np.arange(len(scores)), targets].sum())
+
+
+def _log_probabilities(loaded: LoadedModel, rows: Sequence[list[int]], inner: Sequence[int]) -> NDArray[np.float64]:
+    """After the last token of each row, then after the tokens of `inner`; float64 (B + M, V)."""
     batch = Batch(
         token_ids=np.array([token for row in rows for token in row], np.int32),
-        row_offsets=offsets,
+        row_offsets=np.array([0, *accumulate(map(len, rows))], np.int32),
         slots=np.arange(len(rows), dtype=np.int32),
-        inner=np.array([at for places in inner for at in places], np.int32),
+        inner=np.array(inner, np.int32),
     )
     for slot in range(len(rows)):
         loaded.model.reset(slot)
     logits = loaded.model.forward(batch)[:, : len(loaded.tokenizer.vocabulary)].astype(np.float64)
-    targets = [rest[-1] for _, rest in pairs] + [token for _, rest in pairs for token in rest[:-1]]
-    top = logits.max(axis=1)
-    sums = top + np.log(np.exp(logits - top[:, None]).sum(axis=1))
-    return float((sums - logits[np.arange(len(logits)), targets]).sum())
+    top = logits.max(axis=1, keepdims=True)
+    scores: NDArray[np.float64] = logits - top - np.log(np.exp(logits - top).sum(axis=1, keepdims=True))
+    return scores
 
 
 def _figures(merges: list[str], losses: dict[str, Losses]) -> tuple[Figure, ...]:
@@ -136,21 +176,23 @@ def _figures(merges: list[str], losses: dict[str, Losses]) -> tuple[Figure, ...]
 def _losses_grid(losses: dict[str, Losses]) -> Grid:
     columns = (
         *(Column("field"), Column("canonical prefix", "number"), Column("character-split prefix", "number")),
-        Column("times", "times"),
+        *(Column("split beside canonical", "times"), Column("healed prefix", "number")),
     )
-    rows = tuple((name, it.canonical, it.split, it.split / it.canonical) for name, it in losses.items())
+    rows = tuple((name, it.canonical, it.split, it.split / it.canonical, it.healed) for name, it in losses.items())
     return Grid("Loss of the true rest, nats per character", columns, rows)
 
 
 def _plot(losses: dict[str, Losses]) -> Bars:
     canonical = Series("canonical prefix", tuple(it.canonical for it in losses.values()))
     split = Series("character-split prefix", tuple(it.split for it in losses.values()))
-    return Bars("prefix-loss", "Loss of the true rest, nats per character", tuple(losses), (canonical, split), "number")
+    healed = Series("healed prefix", tuple(it.healed for it in losses.values()))
+    series = (canonical, split, healed)
+    return Bars("prefix-loss", "Loss of the true rest, nats per character", tuple(losses), series, "number")
 
 
 def _findings(losses: dict[str, Losses]) -> tuple[Finding, ...]:
     worse = [name for name, it in losses.items() if it.split > it.canonical]
-    title, tags = losses["title"], losses["tags"]
+    title, tags, level, draft = (losses[name] for name in ("title", "tags", "level", "draft"))
     return (
         Finding(
             "A prefix cut into characters costs loss",
@@ -159,5 +201,12 @@ def _findings(losses: dict[str, Losses]) -> tuple[Finding, ...]:
             f"worse in {len(worse)} of {len(losses)} fields",
             title.split > title.canonical and tags.split > tags.canonical,
             "This model has seen such cuts, or too little of them to be put off.",
+        ),
+        Finding(
+            "Giving back the last token mends both",
+            "named, not measured",
+            f"level {level.canonical:.3f} to {level.healed:.3f}, draft {draft.canonical:.3f} to {draft.healed:.3f}",
+            level.healed < min(level.canonical, level.split) and draft.healed < min(draft.canonical, draft.split),
+            "The prefixes ended where the model's tokens end anyway.",
         ),
     )

@@ -1,11 +1,13 @@
 """What the mask costs beside the forward pass: real decode steps of the character model with 500 rows.
 
-In: a model and a number of rows. Out: seconds of each part of a step. All rows are of one schema and none takes forced
-text, so that the batch stays full; steps that are not full are left out, and so is the first half, which only warms up.
+In: a model and a number of rows. Out: seconds of each part of a step, of the processor. All rows are of one schema and
+none takes forced text, so that the batch stays full; steps that are not full are left out, and so is the first half,
+which only warms up.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import asdict
@@ -63,7 +65,7 @@ def run_costs(subject: Subject) -> Experiment:
 
 def step_seconds(model: LoadedModel, source: Source, rows: int, steps: int) -> NDArray[np.float64]:
     """Seconds of each part of a step, float64 (steps or fewer, 4), with all `rows` slots taken."""
-    decoder = Decoder(model.model, model.tokenizer.vocabulary, model.tokenizer.encode_bytes, rows)
+    decoder = Decoder(model.model, model.tokenizer.vocabulary, model.tokenizer.encode_bytes, rows, time.process_time)
     decoder.scheduler.add(_records(model, source, rows * (2 + steps // 50)))
     taken: list[list[float]] = []
     warm_up = steps // 2

@@ -60,7 +60,8 @@ def run_distribution(subject: Subject) -> Experiment:
             *(Sample(f"Titles by {name}", tuple(found[:EXAMPLES])) for name, found in titles.items()),
         ),
         notes=(
-            "The headings are ours: 500 of 3,988 have 12 characters or fewer (the article: 505).",
+            "The headings are ours. As many of them are short as in the article, but the short ones are shorter, so "
+            "that rejection leaves fewer of exactly 12 characters.",
             "The server tells the same of each answer: `structured_options.diagnostics` reports the mass that the mask "
             "kept for each field and whether a limit ended it, `logprobs` the raw probability of every token.",
         ),

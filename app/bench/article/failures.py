@@ -44,8 +44,8 @@ def _fault(text: str, judge: Judge) -> tuple[str, str] | None:
     """Reason and message; None for a valid text."""
     try:
         value = json.loads(text)
-    except ValueError as error:
-        return f"no JSON: {str(error).split(':')[0]}", str(error)
+    except json.JSONDecodeError as error:
+        return f"no JSON: {error.msg}", str(error)
     errors = judge.errors(value)
     return (_reason(errors), errors[0].message) if errors else None
 

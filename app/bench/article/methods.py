@@ -1,14 +1,14 @@
 """Five ways to have records, on both models at two temperatures: what is JSON, what is valid, what it costs.
 
 none: free text. JSON mode: any JSON object, by the automaton with a stack. Validate and retry: free text until one is
-accepted. Schema mask: the schema's automaton. The last one also takes forced text without asking the model. Each draws
-all records at once, 500 rows of a batch; times are the quickest of three runs.
+accepted, by the engine's own `retry`. Schema mask: the schema's automaton. The last one also takes forced text without
+asking the model. Each draws all records at once, 500 rows of a batch; times are the quickest of three runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from app.bench.article.failures import failures
 from app.bench.article.published import beside
@@ -27,7 +27,8 @@ from app.bench.article.subject import (
     share,
     short,
 )
-from engine import Choice
+from app.proof import judge
+from engine import Retry
 from engine.training.corpus import RECORD_SCHEMA
 from schemas_cache import json_object_source
 
@@ -38,8 +39,7 @@ NONE, JSON_MODE, RETRY, MASK, JUMP = METHODS = (
     "schema mask",
     "schema mask, jump-forward",
 )
-RUNS = 3
-MOST_ROUNDS = 60  # of validate and retry: beyond it a model never writes what is asked for
+MOST_ATTEMPTS = 64  # of validate and retry
 EXAMPLES = 4
 
 _COLUMNS = (
@@ -75,9 +75,9 @@ Outcomes = dict[tuple[str, float, str], Outcome]
 
 def run_methods(subject: Subject) -> Experiment:
     """All of them."""
-    judge = Judge(RECORD_SCHEMA)
+    validator = Judge(RECORD_SCHEMA)
     outcomes = {
-        (model, temperature, method): _outcome(subject, judge, model, temperature, method)
+        (model, temperature, method): _outcome(subject, validator, model, temperature, method)
         for model in MODELS
         for temperature in TEMPERATURES
         for method in METHODS
@@ -87,10 +87,10 @@ def run_methods(subject: Subject) -> Experiment:
         title="Five methods",
         about=f"{subject.records:,} records by each method; cut at 160 tokens, as in the article.",
         figures=_figures(outcomes),
-        grids=(_table(outcomes), *(_histogram(outcomes, judge, method) for method in (NONE, JSON_MODE))),
+        grids=(_table(outcomes), *(_histogram(outcomes, validator, method) for method in (NONE, JSON_MODE))),
         plots=_plots(outcomes),
         findings=_findings(outcomes),
-        samples=tuple(_examples(outcomes, judge, method) for method in (NONE, JSON_MODE)),
+        samples=tuple(_examples(outcomes, validator, method) for method in (NONE, JSON_MODE)),
         notes=(
             "The models are trained on a corpus of our own: other headings, the same shape and size. The character "
             "model was trained until it is about as fallible as the article's.",
@@ -102,57 +102,36 @@ def run_methods(subject: Subject) -> Experiment:
     )
 
 
-def _outcome(subject: Subject, judge: Judge, model: str, temperature: float, method: str) -> Outcome:
-    drawn = _DRAW[method](subject, judge, model, temperature)
+def _outcome(subject: Subject, validator: Judge, model: str, temperature: float, method: str) -> Outcome:
+    drawn = _DRAW[method](subject, model, temperature)
     values = [parsed(text) is not None for text in drawn.texts]
-    valid = [judge.valid(text) for text in drawn.texts]
+    valid = [validator.valid(text) for text in drawn.texts]
     cost = drawn.ms_per_record, drawn.calls_per_record, drawn.tokens_per_record
     return Outcome(model, temperature, method, share(values), share(valid), *cost, drawn.texts)
 
 
-def _draw_free(subject: Subject, _: Judge, model: str, temperature: float) -> Drawn:
-    return subject.draw(model, subject.request(None, temperature), RUNS)
+def _draw_free(subject: Subject, model: str, temperature: float) -> Drawn:
+    return subject.draw(model, subject.request(None, temperature), is_timed=True)
 
 
-def _draw_json(subject: Subject, _: Judge, model: str, temperature: float) -> Drawn:
-    return subject.draw(model, subject.request(json_object_source(), temperature), RUNS)
+def _draw_json(subject: Subject, model: str, temperature: float) -> Drawn:
+    return subject.draw(model, subject.request(json_object_source(), temperature), is_timed=True)
 
 
-def _draw_masked(subject: Subject, _: Judge, model: str, temperature: float) -> Drawn:
-    return subject.draw(model, subject.request(RECORD, temperature), RUNS)
+def _draw_masked(subject: Subject, model: str, temperature: float) -> Drawn:
+    return subject.draw(model, subject.request(RECORD, temperature), is_timed=True)
 
 
-def _draw_jumping(subject: Subject, _: Judge, model: str, temperature: float) -> Drawn:
-    return subject.draw(model, subject.request(RECORD, temperature, jump_forward=True), RUNS)
+def _draw_jumping(subject: Subject, model: str, temperature: float) -> Drawn:
+    return subject.draw(model, subject.request(RECORD, temperature, jump_forward=True), is_timed=True)
 
 
-def _draw_again(subject: Subject, judge: Judge, model: str, temperature: float) -> Drawn:
-    """Free text for each record until it is valid: in each round all records that have none yet."""
-    records: list[Choice] = []
-    elapsed_s, calls = 0.0, 0
-    last: tuple[Choice, ...] = ()
-    for number in range(MOST_ROUNDS):
-        request = subject.request(None, temperature, n=subject.records - len(records))
-        sampling = replace(request.sampling, seed=subject.seed + (number << 32))
-        drawn = subject.draw(model, replace(request, sampling=sampling))
-        elapsed_s += drawn.elapsed_s
-        calls += sum(choice.model_calls for choice in drawn.choices)
-        good = [judge.valid(text) for text in drawn.texts]
-        records += [choice for choice, is_good in zip(drawn.choices, good, strict=True) if is_good]
-        last = tuple(choice for choice, is_good in zip(drawn.choices, good, strict=True) if not is_good)
-        if not last:
-            break
-    return _with_calls((*records, *last), calls, elapsed_s)
+def _draw_again(subject: Subject, model: str, temperature: float) -> Drawn:
+    retry = Retry(MOST_ATTEMPTS, judge(RECORD))
+    return subject.draw(model, subject.request(RECORD, temperature, retry=retry), is_timed=True)
 
 
-def _with_calls(choices: tuple[Choice, ...], calls: int, elapsed_s: float) -> Drawn:
-    """Charge the calls of all attempts to the records, the first one for all."""
-    rest = calls - sum(choice.model_calls for choice in choices)
-    first = replace(choices[0], model_calls=choices[0].model_calls + rest)
-    return Drawn((first, *choices[1:]), elapsed_s)
-
-
-_DRAW: dict[str, Callable[[Subject, Judge, str, float], Drawn]] = {
+_DRAW: dict[str, Callable[[Subject, str, float], Drawn]] = {
     NONE: _draw_free,
     JSON_MODE: _draw_json,
     RETRY: _draw_again,
@@ -171,16 +150,16 @@ def _table(outcomes: Outcomes) -> Grid:
     return Grid("Methods", _COLUMNS, tuple(rows))
 
 
-def _histogram(outcomes: Outcomes, judge: Judge, method: str) -> Grid:
+def _histogram(outcomes: Outcomes, validator: Judge, method: str) -> Grid:
     """Reasons for failure of the character model, hot, as in the article."""
     it = outcomes[CHAR, HOT, method]
-    rows = tuple((failure.reason, failure.count) for failure in failures(it.texts, judge))
+    rows = tuple((failure.reason, failure.count) for failure in failures(it.texts, validator))
     return Grid(f"Why records fail: {method}, {CHAR}, T = 1.0", (Column("reason"), Column("records", "count")), rows)
 
 
-def _examples(outcomes: Outcomes, judge: Judge, method: str) -> Sample:
-    found = failures(outcomes[CHAR, HOT, method].texts, judge)[:EXAMPLES]
-    lines = tuple(line for failure in found for line in (f"{failure.reason}: {failure.message}", failure.example))
+def _examples(outcomes: Outcomes, validator: Judge, method: str) -> Sample:
+    found = failures(outcomes[CHAR, HOT, method].texts, validator)[:EXAMPLES]
+    lines = tuple(line for failure in found for line in (failure.message, failure.example))
     return Sample(f"As they came out, with the reader's message: {method}", lines)
 
 
@@ -197,7 +176,7 @@ def _figures(outcomes: Outcomes) -> tuple[Figure, ...]:
         beside("methods.mask_valid_hot", hot[MASK].valid),
         beside("methods.mask_valid_cool", cool[MASK].valid),
         beside("methods.mask_time", hot[MASK].ms / hot[NONE].ms),
-        beside("methods.retry_time", hot[RETRY].ms / hot[NONE].ms),
+        beside("methods.retry_calls", hot[RETRY].calls / hot[NONE].calls),
         beside("json_mode.json_ms", hot[JSON_MODE].ms),
         beside("questions.mask_ms", hot[MASK].ms),
         beside("questions.jump_ms", hot[JUMP].ms),

@@ -31,6 +31,11 @@ def published(key: str) -> float:
     return float(_sections()[section][name]["value"])
 
 
+def published_rows(section: str) -> dict[int, list[float]]:
+    """The article's table of a series, by what is varied."""
+    return {int(key): row for key, row in _sections()[section].items() if key != "where"}
+
+
 @cache
 def _sections() -> dict[str, dict[str, Any]]:
     return tomllib.loads((resources.files(__package__) / "published.toml").read_text("utf-8"))

@@ -139,7 +139,7 @@ def shown(value: Cell, unit: Unit) -> str:
         return value or ""
     match unit:
         case "share":
-            return f"{100 * value:.{_places(100 * value)}f} %"
+            return f"{100 * value:.1f} %" if value >= 0.01 or value == 0 else f"{100 * value:.2g} %"
         case "ms":
             return f"{value:.2f} ms"
         case "s":
@@ -152,8 +152,3 @@ def shown(value: Cell, unit: Unit) -> str:
             return f"{value:.2f} ×"
         case _:
             return f"{value:,.3f}" if abs(value) < 10 else f"{value:,.1f}"
-
-
-def _places(percent: float) -> int:
-    """One decimal place, more for what would be shown as 0."""
-    return 1 if percent >= 1 or percent == 0 else 4

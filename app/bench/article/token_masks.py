@@ -84,7 +84,7 @@ def draw_under(
     """
     table, draws = table_of(compiled), np.random.default_rng(seed)
     walked = [Walked([], []) for _ in range(count)]
-    started_s = time.perf_counter()
+    started_s = time.process_time()
     loaded.model.allocate(count)
     live, rows = np.arange(count), np.zeros(count, np.int32)  # records under way, and their rows of the table
     token_ids, offsets = np.empty(0, np.int32), np.zeros(count + 1, np.int32)
@@ -101,7 +101,7 @@ def draw_under(
         offsets = np.arange(len(live) + 1, dtype=np.int32)
         if not len(live):
             break
-    return walked, time.perf_counter() - started_s
+    return walked, time.process_time() - started_s
 
 
 def _take(record: Walked, token_id: int, cut: float, state: int) -> None:

@@ -36,7 +36,7 @@ def run_truncation(subject: Subject) -> Experiment:
     return Experiment(
         name="truncation",
         title="A limit that is too small",
-        about=f"{subject.records:,} records of {CHAR} at T = 1.0 under the schema mask, by the characters they may have.",
+        about=f"{subject.records:,} records of {CHAR} at T = 1.0 under the schema mask, by their most characters.",
         figures=(
             *(beside(f"json_mode.cut_{limit}", ours) for limit, ours in zip(LIMITS, cut, strict=True)),
             *(
@@ -65,7 +65,7 @@ def run_truncation(subject: Subject) -> Experiment:
             ),
         ),
         notes=(
-            "Our headings have other lengths than the article's, so the shares differ while the order does not.",
+            "Our headings have other lengths than the article's, so the shares are others.",
             '`on_limit: "close"` is ours: near the limit the mask keeps a way to the end of the document, and the '
             "answer says `closed_early`. The form is whole then; the text is shorter than the model would have it.",
         ),

@@ -125,20 +125,15 @@ class LlamaModel:
         Raises
         ------
         CacheFullError
-            When a row has no room.
+            When a row has no room. After this or any other error all rows of the batch are forgotten: some of their
+            tokens may be noted and not computed.
         """
-        batch = self._started(batch)
-        found = np.empty((len(batch.slots) + len(batch.inner), self._config.hidden_size), np.float32)
-        wanted = np.concatenate([batch.row_offsets[1:] - 1, batch.inner])
-        ends = pass_ends(batch.row_offsets)
-        for start, end in pairwise([0, *ends]):
-            hidden = self._pass(batch, start, end)
-            here = np.flatnonzero((start <= wanted) & (wanted < end))
-            found[here] = hidden[wanted[here] - start]
-        rows, nothing_new = found[: len(batch.slots)], np.diff(batch.row_offsets) == 0
-        rows[nothing_new] = self._last_hidden[batch.slots[nothing_new]]
-        self._last_hidden[batch.slots] = rows
-        return found
+        try:
+            return self._feed(self._started(batch))
+        except BaseException:
+            for slot in batch.slots.tolist():
+                self.cache.reset(slot)
+            raise
 
     def logits(self, hidden: FloatArray) -> FloatArray:
         """Logits of hidden states (N, D) for all tokens, float32 (N, P)."""
@@ -166,6 +161,20 @@ class LlamaModel:
         found, offsets = np.empty(len(token_ids), np.float32), row_offsets.tolist()
         for state, start, end in zip(hidden, offsets[:-1], offsets[1:], strict=True):
             np.matmul(self._weights.output_rows[token_ids[start:end]], state, out=found[start:end])
+        return found
+
+    def _feed(self, batch: Batch) -> FloatArray:
+        """As `hidden`, for rows none of which is empty and new."""
+        found = np.empty((len(batch.slots) + len(batch.inner), self._config.hidden_size), np.float32)
+        wanted = np.concatenate([batch.row_offsets[1:] - 1, batch.inner])
+        ends = pass_ends(batch.row_offsets)
+        for start, end in pairwise([0, *ends]):
+            hidden = self._pass(batch, start, end)
+            here = np.flatnonzero((start <= wanted) & (wanted < end))
+            found[here] = hidden[wanted[here] - start]
+        rows, nothing_new = found[: len(batch.slots)], np.diff(batch.row_offsets) == 0
+        rows[nothing_new] = self._last_hidden[batch.slots[nothing_new]]
+        self._last_hidden[batch.slots] = rows
         return found
 
     def _started(self, batch: Batch) -> Batch:

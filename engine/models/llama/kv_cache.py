@@ -129,10 +129,17 @@ class KvCache:
         At most all but the last, whose logits will be wanted. The rest of what the slot held is forgotten.
         """
         wanted = np.asarray(token_ids[:-1], np.int32)
-        common = [_common_length(other, wanted) for other in self._slots]
+        common = [self.common_prefix(other, wanted) for other in range(len(self._slots))]
         best = max(range(len(common)), key=lambda number: (common[number], number == slot))
         self.copy_prefix(best, slot, min(common[best], self._slots[slot].capacity))
         return self._slots[slot].length
+
+    def common_prefix(self, slot: int, token_ids: IntArray) -> int:
+        """How many of these tokens, int32 (N,), a slot begins with."""
+        place = self._slots[slot]
+        length = min(place.length, len(token_ids))
+        differs = place.token_ids[:length] != token_ids[:length]
+        return int(differs.argmax()) if differs.any() else length
 
     def copy_prefix(self, from_slot: int, to_slot: int, tokens: int) -> None:
         """Make the first tokens of one slot all that another holds; the other has room for them.
@@ -194,9 +201,3 @@ class KvCache:
     def _new_data(self, capacity: int) -> FloatArray:
         layers, heads, head_size = self._shape
         return np.empty((layers, heads, capacity, head_size), np.float32)
-
-
-def _common_length(slot: Slot, token_ids: IntArray) -> int:
-    length = min(slot.length, len(token_ids))
-    differs = slot.token_ids[:length] != token_ids[:length]
-    return int(differs.argmax()) if differs.any() else length

@@ -210,6 +210,17 @@ def test_numbers_that_are_none_stay_in_their_row(model: LlamaModel, monkeypatch:
     assert_close(expected([*rows[1], 7, 8])[-2:], np.stack([got[1], later[1]]))
 
 
+def test_a_pass_that_breaks_off_leaves_no_prefix_behind(model: LlamaModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was noted and not computed must not be taken for the beginning of another sequence."""
+    row = tokens(20)
+    monkeypatch.setattr(model, "_feed_forward", None)
+    with pytest.raises(TypeError):
+        model.hidden(batch_of([row, row], [0, 1]))
+    monkeypatch.undo()
+    assert model.cache.reserve(2, 20)
+    assert 0 == model.cache.reuse_prefix(2, np.array(row, np.int32))
+
+
 def test_copied_prefix_goes_on_like_the_original(model: LlamaModel) -> None:
     """Four choices of one prompt: fed once, copied three times."""
     prompt = tokens(50)

