@@ -1,5 +1,11 @@
 """HTTP and the command line: requests in, the engine's types across, JSON out.
 
+    blas_threads, settings      what is told from outside, threads before numpy is there
+    main        the application, put together
+    server      the application behind a socket, until it is told to stop
+    cli/        the commands, a file each; bench/ has what `katagami bench` measures
+    routes/     the routes, which call what follows
+
 The life of a request, a file a stage:
 
     connections heads in time, readers that read, no more than may be
@@ -17,5 +23,6 @@ The life of a request, a file a stage:
     openapi/    all routes, bodies and answers as a document
 
 Whatever goes wrong on the way is an exception, and `errors` holds the one table from exception class to status and
-body; `words` says what was expected of a value and what was found. Routes and commands translate and nothing more.
+body. `words` says what was expected of a value and what was found, `findings` what is wrong with a schema, `version`
+which distribution this is. Routes and commands translate and nothing more.
 """

@@ -18,6 +18,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from app.exchange import exchange_of
+from app.findings import errors_json
 from app.words import clip
 from engine import (
     BudgetBelowMinimumError,
@@ -194,7 +195,7 @@ def findings_of(error: BaseException) -> list[dict[str, str]] | None:
     """Every finding of a schema error, in the order of the schema; None for other errors."""
     if not isinstance(error, SchemaError):
         return None
-    return [{"pointer": f.pointer, "keyword": f.keyword, "reason": f.reason, "hint": f.hint} for f in error.findings]
+    return errors_json(error.findings)
 
 
 def retry_headers(error: BaseException) -> dict[str, str]:

@@ -18,7 +18,7 @@ from app.errors import answer_error, answer_http_exception
 from app.gate import Gate
 from app.keys import Keys, read_keys
 from app.metrics import Metrics
-from app.middleware import METRICS_PATH, OPEN_PATHS, Admission, Bugs, CrossOrigin, Exchanges
+from app.middleware import METRICS_PATH, OPEN_PATHS, Bugs, CrossOrigin, Entrance, Exchanges
 from app.prewarm import Prewarming
 from app.routes import chat, completions, models, schemas, service, tokens
 from app.settings import Settings
@@ -59,7 +59,7 @@ def add_middleware(app: FastAPI, settings: Settings, keys: Keys) -> None:
     """From the inside outwards: the last one added sees a request first."""
     open_paths = OPEN_PATHS if settings.metrics_need_key else OPEN_PATHS | {METRICS_PATH}
     app.add_middleware(Bugs)
-    app.add_middleware(Admission, keys=keys, open_paths=open_paths, body_timeout_s=settings.client_timeout_s)
+    app.add_middleware(Entrance, keys=keys, open_paths=open_paths, body_timeout_s=settings.client_timeout_s)
     if settings.cors_origin:
         app.add_middleware(CrossOrigin, origins=settings.cors_origin)
     app.add_middleware(Exchanges, metrics=app.state.metrics)

@@ -27,7 +27,7 @@ STEP_FIGURES = {
     "steps": "Forward passes",
     "rows": "Rows of all forward passes",
     "forced_tokens": "Tokens without a choice",
-    "interventions": "Draws whose best token the mask forbade",
+    "interventions": "Draws whose best token the mask forbade, of those that had the logits of all tokens",
 }
 STAGES = ("forward", "mask", "sample", "advance")
 METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH"})

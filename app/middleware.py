@@ -4,7 +4,7 @@ From the outside inwards:
 
     Exchanges   a request id, on the response, in the log and in the metrics
     CrossOrigin answers for browsers, where pages of other origins may call
-    Admission   no more connections than may be; an API key, before anything of the body is read; a body in time
+    Entrance    no more connections than may be; an API key, before anything of the body is read; a body in time
     Bugs        an answer even where the code has a bug
 
 In: an ASGI app. Out: the same, wrapped. Cost: some microseconds a request. Rejected: the framework's handler for bugs,
@@ -100,7 +100,7 @@ class CrossOrigin(CORSMiddleware):
         return error_response(Request(scope), RequestError("invalid_value", reason))
 
 
-class Admission:
+class Entrance:
     """Lets in who may come in, and does not wait for ever for what they have to say."""
 
     def __init__(self, app: ASGIApp, keys: Keys, open_paths: frozenset[str], body_timeout_s: float) -> None:

@@ -19,9 +19,7 @@ from engine import Request as EngineRequest
 from engine import Result, SchemaUse
 from schemas_cache import Source
 
-BRIEF_S = (
-    0.1  # what a client that does not want to wait still waits: schemas in memory and simple ones are ready by then
-)
+BRIEF_S = 0.1  # what a client that does not want to wait still waits: known and simple schemas are ready by then
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,6 @@ class Settings(BaseSettings):
             max_table_bytes=self.max_table_bytes,
             max_compile_work=self.max_compile_work,
             max_state_work=self.max_state_work,
-            default_max_tokens=self.default_max_tokens,
             seed=self.seed,
             grace_s=self.grace_s,
         )

@@ -5,23 +5,30 @@ The life of a request, one file a stage:
     config            how the engine is set up
     tokenizer         text <-> tokens, and the vocabulary that masks are decided over
     models/           new tokens in, logits out; the shipped models in embedded/, how they came about in training/
-    sequence          what is asked, what comes back, and the records between
+    request           what is asked, and what comes back
+    sequence          the records between
     compile_worker, compile_process        compiling in a process of its own
     compiler_pool     the request's schema, compiled off all other threads
     budget            what a token limit leaves room for: documents that are ended in time
+    forcing           text that a schema leaves no choice about, as tokens
     healing           prompts that end inside a token
-    constraint        what binds one sequence: forced tokens, stop strings, ways to end
-    sampling          logits and masks -> one token per row
+    constraint        what binds one sequence: these two, stop strings, ways to end
+    penalties, sampling                 logits and masks -> one token per row
     outputs, few_tokens, drawing        the same, with no more logits than the masks ask for
+    logprobs          scores -> log-probabilities of single tokens
+    places, diagnostics                 what the mask bent, field by field
+    recorder          both for every token of an answer, forced ones too
     slots             who gets which memory of the model, and what it holds already
     scheduler         who is in the next batch
     feeding           which tokens of whom; long prompts in parts
     expander          states that nobody has visited yet, worked out beside the steps
     step              schedule, forward, mask, sample, advance
+    retry             texts drawn freely and judged, instead of a mask
     delivery          what of an answer under way may be shown, and its events
     admission         who is taken, who is late, when to come again
     runner            the thread that takes the steps; requests in and results out from any other
-    stats, errors     counters; what can go wrong
+
+`errors` and `stats`, what can go wrong and the counters, are free to all.
 
 A minimal use::
 
@@ -49,8 +56,7 @@ from engine.errors import (
     UnknownModelError,
 )
 from engine.models.registry import LoadedModel, load_model
-from engine.runner import Engine
-from engine.sequence import (
+from engine.request import (
     Attempts,
     Choice,
     Delta,
@@ -69,6 +75,7 @@ from engine.sequence import (
     TokenLogprobs,
     Worst,
 )
+from engine.runner import Engine
 from engine.stats import EngineStats, StepCounters
 
 __all__ = [

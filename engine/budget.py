@@ -42,11 +42,6 @@ def check_room(job: Job, context_length: int) -> None:
         raise BudgetBelowMinimumError(room, lookup.compiled.minimum_tokens)
 
 
-def begin_closing(row: Sequence) -> None:
-    """Decide whether a sequence that has no token yet is led to its end in time."""
-    row.closes = may_close(row)
-
-
 def may_close(row: Sequence) -> bool:
     """Whether a sequence that has no token yet is to be led to its end in time, and can be."""
     wanted = row.job.request.on_limit != "truncate"

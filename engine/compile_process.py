@@ -19,7 +19,6 @@ compiles; `concurrent.futures`, which takes the whole pool down when one process
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import socket
@@ -29,7 +28,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import Connection
-from threading import Condition, Lock, Thread
+from threading import Condition, Thread
 from time import monotonic
 
 from engine.compile_worker import Answer, Begun, Message, Stop, Task, command
@@ -50,6 +49,7 @@ from schemas_cache.store import CompileFunction
 from schemas_cache.work import StoppedError
 
 COMPILE = "schemas_cache.compile:compile_source"
+STARTING_S = 60.0  # from the start of a process until it reads; 0.6 on a machine that has nothing else to do
 STOPPING_S = 0.5  # from the request to stop until the kill; loops look a hundred times in it
 ENDING_S = 2.0  # for a process whose pipe was closed; it ends in a millisecond
 LOOK_EVERY_S = 0.05
@@ -73,10 +73,10 @@ class CompileProcess:
         self._compile_name = compile_name
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
-        self._sending = Lock()  # over the pipe's inward end
         self._number = 0  # of the latest task
         self._stopped_s: float | None = None  # when it was asked to stop
         self._known: set[str] = set()  # fingerprints of the vocabularies that the process has
+        self._ended = False  # for good
 
     @property
     def pid(self) -> int | None:
@@ -106,10 +106,12 @@ class CompileProcess:
             When the process died, or the compile raised anything else.
         """
         self._number, self._stopped_s = self._number + 1, None
+        if self._ended:
+            raise self._failure()
         try:
             self.prepare([vocabulary])
             self._send(Task(self._number, source, vocabulary.fingerprint, limits))
-            answer = self._await_answer(limits.compile_timeout_s)
+            answer = self._await_answer(self._number, limits.compile_timeout_s)
         except (EOFError, OSError) as error:
             raise self._failure() from error
         if answer.spent:
@@ -121,27 +123,32 @@ class CompileProcess:
         return compiled
 
     def stop(self) -> None:
-        """Ask for the end of the compile under way; called from any thread."""
+        """Ask for the end of the compile under way; called from any thread, and waits for nothing.
+
+        The thread that waits for the compile passes it on: the pipe may be full while the process starts.
+        """
         self._stopped_s = monotonic()
-        with contextlib.suppress(OSError, ValueError):  # it ends anyway
-            self._send(Stop(self._number))
 
     def kill(self) -> None:
-        """End the process at once; called from any thread."""
-        self._stopped_s = monotonic()
+        """End the process at once and for good, one that is about to start too; called from any thread."""
+        self._ended = True
         process = self._process
         if process is not None:
             process.kill()
 
     def close(self) -> None:
         """End the process; it is started again when it is needed."""
+        self._close(ENDING_S)
+
+    def _close(self, patience_s: float) -> None:
+        """Close the pipe, and kill the process where it has not ended by itself soon enough."""
         process, pipe = self._process, self._pipe
         self._process, self._pipe, self._known = None, None, set()
         if pipe is not None:
             pipe.close()
         if process is not None:
             try:
-                process.wait(ENDING_S)
+                process.wait(patience_s)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -158,17 +165,23 @@ class CompileProcess:
                 process_group=0,  # a terminal's Ctrl-C is for the server alone, which ends its workers
             )
         self._pipe = Connection(ours.detach())
+        give_up_s = monotonic() + STARTING_S
+        while not self._pipe.poll(LOOK_EVERY_S):
+            if self._ended or monotonic() > give_up_s:
+                self._close(0.0)
+                raise self._failure(f"did not start within {STARTING_S:g} s")
+        self._pipe.recv()  # that it reads
 
     def _send(self, message: Message) -> None:
         if self._pipe is None:
             raise BrokenPipeError("the worker has ended")
-        with self._sending:
-            self._pipe.send(message)
+        self._pipe.send(message)
 
-    def _await_answer(self, timeout_s: float) -> Answer:
+    def _await_answer(self, number: int, timeout_s: float) -> Answer:
         """Wait for it; past the time limit, or past a stop, the process is killed."""
         assert self._pipe is not None  # noqa: S101  # `prepare` has made it
         begun_s: float | None = None
+        is_told = False  # to stop
         while True:
             if self._pipe.poll(LOOK_EVERY_S):
                 message: Begun | Answer = self._pipe.recv()
@@ -176,22 +189,26 @@ class CompileProcess:
                     return message
                 begun_s = monotonic()
             now_s = monotonic()
+            if self._stopped_s is not None and not is_told:
+                is_told = True
+                self._send(Stop(number))
             if self._stopped_s is not None and now_s > self._stopped_s + STOPPING_S:
-                self.kill()
-                raise EOFError
+                self._close(0.0)
+                raise self._failure()
             if begun_s is not None and now_s > begun_s + timeout_s + STOPPING_S:
-                self.kill()
-                self.close()
+                self._close(0.0)
                 reason = f"compiling took {now_s - begun_s:.2f} s, and the limit is {timeout_s:g} s"
                 raise CompileTimeoutError([Finding("#", "", reason, "allow more time, or simplify the schema")])
 
-    def _failure(self) -> KatagamiError:
-        """What is told when the process died at its work."""
-        code = None if self._process is None else self._process.wait()
+    def _failure(self, how: str = "was ended") -> KatagamiError:
+        """What is told when the process died at its work, or was ended."""
+        process = self._process
         self.close()
-        if self._stopped_s is not None:
+        if self._ended or self._stopped_s is not None:
             return StoppedError("nobody waited for it any more")
-        how = "was ended" if code is None else f"died by signal {-code}" if code < 0 else f"ended with {code}"
+        if process is not None:
+            code = process.returncode
+            how = f"died by signal {-code}" if code < 0 else f"ended with {code}"
         return EngineFailedError(f"compiling the schema failed: its process {how}")
 
 
@@ -207,15 +224,21 @@ class CompileProcesses:
     """
 
     def __init__(self, count: int, compile_name: str = COMPILE) -> None:
-        self._change = Condition()  # over the next two
+        self._change = Condition()  # over the next four
         self._idle = [CompileProcess(compile_name) for _ in range(count)]  # the last one is taken first
         self._busy: dict[CompileProcess, Key | None] = {}
+        self._in_line: dict[Key, bool] = {}  # compiles that wait for a process, and whether nobody waits for them
         self._closed = False
         self._finalizer = weakref.finalize(self, _close_all, self._idle)
 
     def __call__(self, source: Source, vocabulary: Vocabulary, *, limits: Limits) -> CompiledSchema:
         """Compile in a process that is free, or as soon as one is; raises as `CompileProcess.compile`."""
         with self._taken((source.digest, vocabulary.fingerprint)) as process:
+            return process.compile(source, vocabulary, limits)
+
+    def apart(self, source: Source, vocabulary: Vocabulary, *, limits: Limits) -> CompiledSchema:
+        """Do as a call does, for one caller alone: `stop` is for the others that wait for the same schema."""
+        with self._taken(None) as process:
             return process.compile(source, vocabulary, limits)
 
     def warm(self, vocabularies: Iterable[Vocabulary]) -> None:
@@ -226,9 +249,11 @@ class CompileProcesses:
         """Nobody waits for this compile any more."""
         key = source.digest, vocabulary.fingerprint
         with self._change:
-            stopped = [process for process, work in self._busy.items() if work == key]
-        for process in stopped:
-            process.stop()
+            if key in self._in_line:
+                self._in_line[key] = True
+                self._change.notify_all()
+            for process in (process for process, work in self._busy.items() if work == key):
+                process.stop()
 
     def close(self) -> None:
         """End all processes, those at work too, and take no more work."""
@@ -244,18 +269,15 @@ class CompileProcesses:
         try:
             with self._taken(None) as process:
                 process.prepare(vocabularies)
-        except OSError as error:
-            logger.warning("a compile worker could not be started: %s", error)
+        except (EOFError, OSError, EngineFailedError) as error:
+            logger.warning("a compile worker could not be started: %s", str(error) or "it ended at once")
         except StoppedError:  # closed before it began
             return
 
     @contextmanager
     def _taken(self, key: Key | None) -> Iterator[CompileProcess]:
         with self._change:
-            self._change.wait_for(lambda: self._closed or self._idle)
-            if self._closed:
-                raise StoppedError("the workers were closed")
-            process = self._idle.pop()
+            process = self._next_process(key)
             self._busy[process] = key
         try:
             yield process
@@ -266,7 +288,17 @@ class CompileProcesses:
                     process.close()
                 else:
                     self._idle.append(process)
-                self._change.notify()
+                self._change.notify_all()
+
+    def _next_process(self, key: Key | None) -> CompileProcess:
+        """Wait for a process, as long as anybody waits for the compile; the lock is held."""
+        if key is not None:
+            self._in_line[key] = False
+        self._change.wait_for(lambda: self._closed or self._idle or (key is not None and self._in_line[key]))
+        dropped = key is not None and self._in_line.pop(key)
+        if self._closed or dropped:
+            raise StoppedError("the workers were closed" if self._closed else "nobody waited for it any more")
+        return self._idle.pop()
 
 
 def compiling_cache(config: EngineConfig, compile_function: CompileFunction = compile_source) -> SchemaCache:

@@ -59,7 +59,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The task is at work: its time counts from here."""
+    """The task is at work: its time counts from here. Task 0 is the start of the process: from here on it reads."""
 
     number: int
 
@@ -105,6 +105,7 @@ class Worker:
     def run(self) -> None:
         """Work until the pipe closes, or memory is spent."""
         Thread(target=self._read, name="pipe", daemon=True).start()
+        self._pipe.send(Begun(0))
         spent = False
         while not spent:
             message = self._messages.get()

@@ -12,7 +12,7 @@ may take as long as the most patient of those who were there when it began; who 
 again.
 
 What a schema is refused for is remembered for a minute, in memory alone, so that asking again costs nothing. A time
-limit that was broken answers those who have no more time than that. A fault that is not the schema's (a worker that
+limit that was broken answers those who have hardly more time than that. A fault that is not the schema's (a worker that
 died, a bug) is told to the requests that asked, and nothing is kept of it: the next one compiles again.
 
 Rejected: an executor, whose threads keep the process from ending until their compiles do; leaving the sharing of equal
@@ -45,6 +45,7 @@ from schemas_cache.work import StoppedError
 
 FAILURES_KEPT = 4096  # a few hundred bytes each
 LOOK_AGAIN_S = 60.0  # a wait without end may be longer than a lock can wait
+LITTLE_MORE = 1.1  # times what a compile had: requests with equal limits never have quite the same time left
 TIMEOUTS = (CompileTimeoutError, TimeoutError)
 
 logger = logging.getLogger(__name__)
@@ -89,8 +90,8 @@ class Failure:
     until_s: float
 
     def answers(self, order: Order) -> bool:
-        """Whether the same would come of this request."""
-        return not isinstance(self.error, TIMEOUTS) or order.remaining_s <= self.timeout_s
+        """Whether the same would come of this request, which a little more time would not change."""
+        return not isinstance(self.error, TIMEOUTS) or order.remaining_s <= LITTLE_MORE * self.timeout_s
 
 
 class CompilerPool:

@@ -16,7 +16,8 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable, Collection
 
-from engine.sequence import Delta, Job, Sequence, StreamEvent, choice_of
+from engine.request import Delta, StreamEvent
+from engine.sequence import Job, Sequence, choice_of
 
 Post = Callable[[list[StreamEvent]], None]
 
@@ -89,8 +90,7 @@ class Reader:
             self._known = self._steps.pop(0)
 
     def _prompt_is_known(self) -> bool:
-        row = self._row
-        return len(row.prompt_logprobs) == len(row.job.request.prompts[row.index // row.job.request.n])
+        return len(self._row.prompt_logprobs) == len(self._row.prompt)
 
     def _new_text(self) -> str:
         row = self._row

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from engine.places import Event, Places
-from engine.sequence import Diagnostics, FieldMass, Worst
+from engine.request import Diagnostics, FieldMass, Worst
 from schemas_cache import Matcher
 
 

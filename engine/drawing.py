@@ -17,8 +17,9 @@ import numpy as np
 from engine.few_tokens import FEW_TOKENS, allowed_counts, fold
 from engine.outputs import Outputs
 from engine.penalties import Penalties, is_penalised
+from engine.request import Request
 from engine.sampling import WORD_BITS, Drawn, FloatArray, IntArray, Samplers, WordArray, apply_mask, are_allowed
-from engine.sequence import Request, Sequence
+from engine.sequence import Sequence
 from engine.stats import StepCounters
 
 

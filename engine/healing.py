@@ -15,16 +15,17 @@ prompt's end and forced text are tokenised as a whole, as forced text always is.
 A request that wants log-probabilities or diagnostics is not healed: it is told about its prompt's tokens as they are.
 Near the token limit, where a token that reaches into the text would leave too little room, the prompt's own is kept.
 
-Cost: nothing where no token is longer; else a walk over the tokens that begin so, tens of microseconds to a few
-milliseconds, and one step of decoding more where the model chooses. Source: token healing as in guidance (Lundberg
-2023), which gives back the last token; the choice between the prompt's own tokens and longer ones is ours.
+Cost: some microseconds where no token is longer; else a walk over the tokens that begin so, 0.1 ms, or 2 ms where all
+31,000 words of SmolLM2 with a blank before them may follow; and one step of decoding more where the model chooses.
+Source: token healing as in guidance (Lundberg 2023), which gives back the last token; the choice between the prompt's
+own tokens and longer ones is ours.
 
 Rejected: cutting the prompt by bytes and spelling its end freely, which allows spellings that no tokenizer writes.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from functools import cached_property
 
 import numpy as np
@@ -77,22 +78,21 @@ class Healer:
     def _longer(self, data: bytes, matcher: Matcher | None) -> WordArray | None:
         """Tokens that begin with these bytes and go on with what may follow, packed; None where there are none."""
         order, spelled = self._sorted
-        start, end = bisect_left(spelled, data), bisect_left(spelled, after(data))
-        ids = [token_id for token_id in order[start:end] if len(self._token_bytes[token_id]) > len(data)]
-        if not ids:
+        start, end = bisect_right(spelled, data), bisect_left(spelled, after(data))
+        if start == end:
             return None
         if matcher is not None:
             allowed = matcher.mask_after(data)
-            return allowed if allowed.any() else None
+            return allowed.copy() if allowed.any() else None
         bits = np.zeros(-(-len(self._token_bytes) // 32) * 32, bool)
-        bits[ids] = True
+        bits[order[start:end]] = True
         return np.packbits(bits, bitorder="little").view("<u4").astype(np.uint32)
 
     @cached_property
-    def _sorted(self) -> tuple[list[int], list[bytes]]:
-        """Tokens with bytes in the order of their bytes, and these."""
+    def _sorted(self) -> tuple[NDArray[np.int32], list[bytes]]:
+        """Tokens with bytes in the order of their bytes, int32 (T,), and these."""
         order = sorted((i for i, data in enumerate(self._token_bytes) if data), key=self._token_bytes.__getitem__)
-        return order, [self._token_bytes[i] for i in order]
+        return np.array(order, np.int32), [self._token_bytes[i] for i in order]
 
 
 def after(prefix: bytes) -> bytes:

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.sequence import TokenLogprobs
+from engine.request import TokenLogprobs
 
 FloatArray = NDArray[np.float32]
 DoubleArray = NDArray[np.float64]

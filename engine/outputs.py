@@ -26,7 +26,7 @@ class Outputs:
     def __init__(self, found: FloatArray, model: CachingModel | None = None) -> None:
         self._found, self._model = found, model
         self._logits = found[:0]
-        self._place = np.full(len(found), -1, np.int32)  # in `_logits`, of those that were asked for
+        self._place = np.full(0 if model is None else len(found), -1, np.int32)  # in `_logits`, of those asked for
 
     def __len__(self) -> int:
         return len(self._found)

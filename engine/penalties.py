@@ -26,7 +26,8 @@ from collections.abc import Sequence as Ordered
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.sequence import Sampling, Sequence
+from engine.request import Sampling
+from engine.sequence import Sequence
 
 FloatArray = NDArray[np.float32]
 

@@ -32,8 +32,9 @@ from engine.diagnostics import LimitWatch, Position, diagnose
 from engine.logprobs import kept_mass, token_logprobs
 from engine.outputs import Outputs
 from engine.penalties import is_penalised, offset_of
+from engine.request import Request
 from engine.sampling import WORD_BITS, apply_mask, are_allowed
-from engine.sequence import Request, Sequence
+from engine.sequence import Sequence
 from schemas_cache import KatagamiError, Matcher, Vocabulary
 
 FloatArray = NDArray[np.float32]

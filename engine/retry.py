@@ -24,7 +24,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from engine.constraint import is_document
-from engine.sequence import Attempts, Choice, Delta, Job, Sequence, StreamEvent, choice_of, sequences_of
+from engine.request import Attempts, Choice, Delta, StreamEvent
+from engine.sequence import Job, Sequence, choice_of, sequences_of
 from schemas_cache import ForbiddenBytesError
 
 

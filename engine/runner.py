@@ -45,24 +45,14 @@ from engine.errors import (
 )
 from engine.models import Model, caching
 from engine.models.registry import LoadedModel, load_model
+from engine.request import Ready, Request, Result, StreamEvent
 from engine.retry import Trial, Verdict, events_of, judged
-from engine.sequence import (
-    Job,
-    Ready,
-    Request,
-    Result,
-    Sequence,
-    StreamEvent,
-    choice_of,
-    prewarmed,
-    result_of,
-    schema_use_of,
-    sequences_of,
-)
+from engine.sequence import Job, Sequence, choice_of, prewarmed, result_of, schema_use_of, sequences_of
 from engine.stats import EngineStats, RequestCounters, copy_of
 from engine.step import Decoder
 from schemas_cache import CompiledSchema, KatagamiError, Lookup, SchemaCache, Source, compile_source
 from schemas_cache.store import CompileFunction
+from schemas_cache.work import StoppedError
 
 logger = logging.getLogger(__name__)
 
@@ -91,8 +81,8 @@ class Engine:
         self.models: Mapping[str, LoadedModel] = {}
         self._load = load or partial(load_model, home=config.home, cache_bytes=config.kv_cache_bytes)
         processes = CompileProcesses(config.compile_workers) if cache is None else None
-        self._compile_afresh: CompileFunction = processes or compile_source
-        self._cache = cache or compiling_cache(config, self._compile_afresh)
+        self._compile_apart: CompileFunction = compile_source if processes is None else processes.apart
+        self._cache = cache or compiling_cache(config, processes or compile_source)
         self._pool = CompilerPool(self._cache, config.compile_workers, processes)
         self._decoders: Mapping[str, Decoder] = {}
         self._counters = RequestCounters()
@@ -139,12 +129,17 @@ class Engine:
             When there is no such model.
         SchemaError
             As `compile_source`.
+        ShuttingDownError
+            When the engine stops meanwhile.
         """
         loaded = self.models.get(model_name)
         if loaded is None:
             raise UnknownModelError(model_name, tuple(self.models))
         limits = replace(self._cache.limits, max_dense_entries=0)
-        return self._compile_afresh(source, loaded.tokenizer.vocabulary, limits=limits)
+        try:
+            return self._compile_apart(source, loaded.tokenizer.vocabulary, limits=limits)
+        except StoppedError:
+            raise ShuttingDownError from None
 
     def start(self) -> None:
         """Load the models and begin to take requests.
@@ -383,8 +378,10 @@ class Engine:
         for decoder, job in late:
             decoder.scheduler.drop(job)
             self._finish(job, DeadlineExceededError(job.request.deadline_s or 0.0))
-        for decoder in self._decoders.values():
-            self._step(decoder)
+        busy = [decoder for decoder in self._decoders.values() if not decoder.scheduler.idle]
+        may_wait = all(decoder.stalled for decoder in busy)
+        for decoder in busy:
+            self._step(decoder, may_wait)
         return True
 
     def _has_work(self) -> bool:
@@ -412,11 +409,9 @@ class Engine:
             self._trials[id(job)] = trial
         return trial.first
 
-    def _step(self, decoder: Decoder) -> None:
-        if decoder.scheduler.idle:
-            return
+    def _step(self, decoder: Decoder, may_wait: bool) -> None:
         try:
-            over = decoder.step()
+            over = decoder.step(may_wait)
         except Exception as error:
             logger.exception("a step failed")
             over = decoder.abandon(EngineFailedError(f"{type(error).__name__}: {error}"))

@@ -31,7 +31,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.sequence import Sampling
+from engine.request import Sampling
 
 FloatArray = NDArray[np.float32]
 DoubleArray = NDArray[np.float64]

@@ -17,10 +17,10 @@ class StepCounters:
 
     steps: int = 0
     rows: int = 0  # rows of all forward passes
-    prompt_tokens: int = 0
+    prompt_tokens: int = 0  # held ones too
     sampled_tokens: int = 0
     forced_tokens: int = 0
-    interventions: int = 0  # draws whose best token the schema's mask forbade
+    interventions: int = 0  # draws from whole rows of logits whose best token the schema's mask forbade
     forward_s: float = 0.0
     mask_s: float = 0.0
     sample_s: float = 0.0

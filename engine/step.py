@@ -26,11 +26,12 @@ from typing import TypeVar
 import numpy as np
 
 from engine.config import FastPath
-from engine.constraint import Forcing, Walk, drawable_words
+from engine.constraint import Walk, drawable_words
 from engine.drawing import Drawing
 from engine.errors import EngineFailedError, RowDeadError
 from engine.expander import NOT_NOW, WAIT_S, Expander, Held, Mark, NotNow
 from engine.feeding import Feed, batch_of, plan_feed
+from engine.forcing import Forcing
 from engine.models import Model, caching
 from engine.outputs import Outputs
 from engine.recorder import Recorder
@@ -46,6 +47,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _MATCHER = attrgetter("matcher")
+_HEALING = attrgetter("healing")
 
 
 class Decoder:
@@ -108,10 +110,18 @@ class Decoder:
         """Most tokens of a sequence, prompt and output together."""
         return self._model.context_length
 
-    def step(self) -> list[Sequence]:
-        """Give every running sequence its next token, and return those that are over, their slots taken back."""
+    @property
+    def stalled(self) -> bool:
+        """Whether all its rows wait for states, so that a step can do nothing but wait for the first of them."""
+        return self._expander.waiting and all(map(self._expander.holds, self.scheduler.running))
+
+    def step(self, may_wait: bool = True) -> list[Sequence]:
+        """Give every running sequence its next token, and return those that are over, their slots taken back.
+
+        `may_wait`: where it is stalled, a few milliseconds; not where another decoder of the thread has work.
+        """
         self._expander.begin_step()
-        feed = self._schedule()
+        feed = self._schedule(may_wait)
         if feed.chunks:
             rows = feed.drawing
             outputs = self._forward(feed)
@@ -134,10 +144,10 @@ class Decoder:
                 self._over.append(row)
         return self._leave()
 
-    def _schedule(self) -> Feed:
+    def _schedule(self, may_wait: bool) -> Feed:
         """Rows to draw for, rows that only listen to the forward pass, and what is fed of them."""
         if self._expander.waiting:
-            self._rejoin()
+            self._rejoin(WAIT_S if may_wait and self.stalled else 0.0)
         schedule = self.scheduler.schedule()
         for row in schedule.joined:
             self._guarded(row, self._join, row)
@@ -150,10 +160,9 @@ class Decoder:
         limit = None if self._cached is None else self._chunk_tokens
         return plan_feed(rows, self._recorder, self._masks.shape[1] * WORD_BITS, limit, self._apart)
 
-    def _rejoin(self) -> None:
-        """Go on with the rows whose states are known now; where all rows wait, wait for the first of them."""
-        others = any(not self._expander.holds(row) for row in self.scheduler.running)
-        for held in self._expander.ready(0.0 if others else WAIT_S):
+    def _rejoin(self, wait_s: float) -> None:
+        """Go on with the rows whose states are known now, or within this time where none are."""
+        for held in self._expander.ready(wait_s):
             if self.scheduler.holds(held.row):
                 self._guarded(held.row, self._go_on, held)
 
@@ -208,9 +217,10 @@ class Decoder:
             any_free = self._fill_one_by_one(rows, masks)
         if any_free:
             masks &= self._drawable
-        for number, row in enumerate(rows):
-            if row.healing is not None:
-                masks[number] = row.healing.allowed
+        if any(map(_HEALING, rows)):
+            for number, row in enumerate(rows):
+                if row.healing is not None:
+                    masks[number] = row.healing.allowed
         self.counters.mask_s += self._clock() - started_s
         return masks
 

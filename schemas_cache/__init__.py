@@ -8,18 +8,20 @@ The pipeline, in order, one file a stage:
     code_points, utf8, escapes, spelling   values -> bytes: sets of characters, UTF-8, escapes
     machines, lengths        finite automata over values, where the front ends need "and", "not" or a length
     grammar                  the expression type between front ends and automata
-    nfa, nfa_table, thompson expressions -> NFA with calls and counters
+    nfa, nfa_table, other_text, thompson   expressions -> NFA with calls and counters
     alphabet                 bytes -> equivalence classes
     members, distance, pick_costs          members in any order; how far each state is from the end of its block
     frames, closure          what happens after a block; one step of the subset construction
     automaton                the lazily determinised automaton: states are ints
     finite                   whole exploration and minimisation, where there is an end to it
-    pieces, vocabulary       the tokens as bytes
+    gguf_header, pieces, vocabulary        the tokens as bytes
+    remainders, shared_rows  what tokens have behind a quote; rows that schemas have in common
     trie, token_index        the tokens as flat tries, and those that a free string takes as a block
-    reach, sight, masks      what can be finished, what one token can see of a state -> one row of bits
-    size, token_automaton    steps by token; the dense table for small finite cases
-    matcher                  one sequence's walk
+    reach, token_walk        what can be finished; which tokens a state allows
+    sight, text_sight, masks what one token can see of a state -> one row of bits
     fewest_tokens            the least budget that a document fits in
+    size, token_automaton    steps by token; the dense table for small finite cases
+    bounds, matcher          what is about to reach its most; one sequence's walk
     restored, snapshot, codec              tables as arrays, as bytes, and back
     compile                  all of the above in a row
     bytes_cache, row_file, disk            bytes on disk, shared by processes: entries, and mask rows
@@ -27,7 +29,8 @@ The pipeline, in order, one file a stage:
     warming                  what decoding will ask for, learnt ahead
     show                     each stage as text and as Graphviz
 
-`errors` and `limits` are free to all; `machines` and `lengths` build their automata with `nfa` to `finite`.
+`errors`, `limits` and `work`, which counts towards them, are free to all. `machines` and `lengths` build their automata
+with `nfa` to `finite`.
 
 A minimal engine loop::
 

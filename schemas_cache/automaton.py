@@ -199,6 +199,11 @@ class Automaton:
             frame = first[-1]
         return "".join(f"/{part}" for part in parts)
 
+    def state_of(self, configurations: Configurations, accepting: bool) -> int:
+        """Return the state of some configurations: of those after a step, or of some of a state's; DEAD for none."""
+        with self.lock:
+            return self._intern(configurations, accepting)
+
     def learn(self, states: list[tuple[bool, Configurations]], following: StateArray) -> StateArray:
         """Take states that another process learnt, and the transitions between them.
 
@@ -233,7 +238,7 @@ class Automaton:
         """Number of a state learnt elsewhere, whose transitions follow; UNKNOWN where it would be one too many."""
         known = self._ids.get(state)
         if known is None:
-            if len(self.configurations) >= self.limits.max_states:
+            if len(self.configurations) >= self.limits.max_states // 2:  # the rest is for what is decoded here
                 return UNKNOWN
             known = self._ids[state] = len(self.configurations)
             self.accepting.append(state[0])
@@ -265,9 +270,10 @@ class Automaton:
             except RecursionError:
                 raise self._too_complex("nesting", "deeper than the stack of the process allows") from None
             following = self._intern(configurations, accepting)
-            letters = self._letters(self.closure.alike(self.configurations[state], letter))
-            self.next_state[state, letters] = following
-            self.expansions += len(letters) if following != DEAD else 0
+            bits = self.closure.alike(self.configurations[state], letter)
+            count = bits.bit_count()
+            self.next_state[state, letter if count == 1 else self._letters(bits)] = following
+            self.expansions += count if following != DEAD else 0
             return following
 
     def _letters(self, bits: int) -> NDArray[np.intp]:

@@ -18,14 +18,15 @@ from schemas_cache.distance import INFINITE
 from schemas_cache.errors import Finding, SchemaTooComplexError
 from schemas_cache.frames import ACCEPT, NO_FRAME, Frames
 from schemas_cache.limits import MAX_CONFIGURATIONS
-from schemas_cache.nfa import CALL, COUNT, ENTER, GO_ON, LEAVE, LOOP, NOT_FREE, PASS, PICK, RETURN, TAIL, Nfa
+from schemas_cache.nfa import CALL, COUNT, ENTER, GO_ON, LEAVE, LOOP, NONE, NOT_FREE, PASS, PICK, RETURN, TAIL, Nfa
 from schemas_cache.work import spend
 
 Configurations = tuple[tuple[int, int], ...]  # (NFA state, frame), sorted; one frame for each NFA state
 
 _NO_BYTE = -1
 _MOVES_A_LOOK = 1_000  # moves, about a microsecond each, between two looks at the limits
-_FEW_BYTES = 8
+_FEW_BYTES = 16
+_FEW_CONFIGURATIONS = 64  # looked at to find those bytes
 _STEPS = frozenset({COUNT, PASS, PICK, GO_ON, LEAVE})
 
 
@@ -39,6 +40,11 @@ class _Local:
     steps: tuple[int, ...]  # states that count, pick or leave
     loops: bool  # the end of a repeat's body
     returns: bool  # the end of a rule
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the frame stays what it is, wherever this leads."""
+        return not (self.calls or self.enters or self.steps or self.loops or self.returns)
 
 
 class Closure:
@@ -61,6 +67,7 @@ class Closure:
         rows = zip(nfa.op[steps], nfa.op_to[steps], nfa.op_low[steps], nfa.op_high[steps], strict=True)
         self._steps = {at: tuple(map(int, row)) for at, row in zip(steps.tolist(), rows, strict=True)}
         self._locals: dict[int, _Local] = {}
+        self._onward: dict[int, tuple[int, ...]] = {}  # important states where nothing else is reached
         self._targets: dict[int, dict[int, tuple[int, ...]]] = {}
         self._class_of, self._size_of = alphabet.class_of.tobytes(), alphabet.size_of.data
         self._range_letters: dict[tuple[int, int], list[int]] = {}
@@ -68,6 +75,7 @@ class Closure:
         self._only_bytes: dict[int, int] = {}
         self._groups: dict[int, tuple[dict[int, int], int]] = {}
         self._bytes_of: dict[int, frozenset[int] | None] = {}
+        self._class_bytes: dict[int, list[int]] = {}
 
     def step(self, configurations: Configurations, letter: int) -> tuple[Configurations, bool]:
         """Follow all edges of a byte class, then everything that needs no byte."""
@@ -75,6 +83,15 @@ class Closure:
         for state, frame in configurations:
             for to in self._by_letter(state).get(letter, ()):
                 seeds[to] = self._frames.union(seeds[to], frame) if to in seeds else frame
+        if len(seeds) == 1:  # inside of names and texts mostly, and then hardly anything has to be done
+            (to, frame), = seeds.items()
+            onward = self._onward.get(to)
+            if onward is None:
+                local = self._local(to)
+                onward = self._onward[to] = local.important if local.is_plain else ()
+            if onward:
+                spend(3 + len(onward))
+                return tuple([(at, frame) for at in onward]), False
         return self.close(seeds)
 
     def alike(self, configurations: Configurations, letter: int) -> int:
@@ -139,12 +156,16 @@ class Closure:
         """Which classes have an edge, bool (C,)."""
         live = np.zeros(self._alphabet.classes, np.bool_)
         for state, _ in configurations:
-            known = self._masks.get(state)
-            if known is None:
-                known = self._masks[state] = np.zeros(self._alphabet.classes, np.bool_)
-                known[list(self._by_letter(state))] = True
-            live |= known
+            live |= self._live(state)
         return live
+
+    def _live(self, state: int) -> NDArray[np.bool_]:
+        known = self._masks.get(state)
+        if known is None:
+            known = self._masks[state] = np.zeros(self._alphabet.classes, np.bool_)
+            for letter in self._by_letter(state):
+                known[letter] = True
+        return known
 
     def only_byte(self, configurations: Configurations) -> int:
         """Return the one byte that can follow, or -1 where there are several or none."""
@@ -158,7 +179,7 @@ class Closure:
 
     def few_bytes(self, configurations: Configurations) -> list[int] | None:
         """Return the bytes that can follow, or None where they are more than a handful."""
-        if len(configurations) > _FEW_BYTES:
+        if len(configurations) > _FEW_CONFIGURATIONS:
             return None
         found: set[int] = set()
         for state, _ in configurations:
@@ -172,9 +193,20 @@ class Closure:
 
     def _few_bytes(self, state: int) -> frozenset[int] | None:
         letters = self._by_letter(state)
-        if sum(self._size_of[letter] for letter in letters) > _FEW_BYTES:
+        if len(letters) > _FEW_BYTES or sum([self._size_of[letter] for letter in letters]) > _FEW_BYTES:
             return None
-        return frozenset(byte for byte, letter in enumerate(self._class_of) if letter in letters)
+        return frozenset([byte for letter in letters for byte in self._bytes_in(letter)])
+
+    def _bytes_in(self, letter: int) -> list[int]:
+        """Bytes of a small class."""
+        known = self._class_bytes.get(letter)
+        if known is None:
+            first, known = self._class_of.find(letter), []
+            while first >= 0:
+                known.append(first)
+                first = self._class_of.find(letter, first + 1)
+            self._class_bytes[letter] = known
+        return known
 
     def _only_byte(self, state: int) -> int:
         known = self._only_bytes.get(state)
@@ -233,6 +265,10 @@ class Closure:
 
     def _explore(self, state: int) -> _Local:
         """Follow epsilon moves depth first, dead ends left out."""
+        if self._op[state] == NONE and self._epsilon_start[state] == self._epsilon_start[state + 1]:
+            spend(3)
+            is_important = bool(self._by_letter(state)) or self._free_text[state] != NOT_FREE
+            return _Local((state,) if is_important else (), (), (), (), loops=False, returns=False)
         seen, todo = {state}, [state]
         important: list[int] = []
         calls: list[tuple[int, int]] = []

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from schemas_cache.errors import KatagamiError
 
 # Part of every cache key: grows whenever the meaning of stored tables changes, so that old entries are not even found.
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 
 MAGIC = b"KATAGAMI"
 ALIGNMENT = 64  # a cache line

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from schemas_cache.bytes_cache import StoredValue
 from schemas_cache.codec import DIGEST_BYTES, DIGEST_START, FORMAT_VERSION, CorruptEntryError
 from schemas_cache.compile import CompiledSchema
-from schemas_cache.sight import CONTENT_BASED
+from schemas_cache.sight import is_shared
 from schemas_cache.source import Source
 from schemas_cache.vocabulary import Vocabulary
 
@@ -82,7 +82,7 @@ def cache_key(source: Source, vocabulary: Vocabulary) -> str:
 
 def row_name(key: str, digest: bytes) -> bytes:
     """Name a mask row among those of its vocabulary, 16 bytes: its digest, if that means the same in every schema."""
-    return digest if CONTENT_BASED else hashlib.blake2b(bytes.fromhex(key) + digest, digest_size=16).digest()
+    return digest if is_shared(digest) else hashlib.blake2b(bytes.fromhex(key) + digest, digest_size=16).digest()
 
 
 def tables_entry(key: str, dump: bytes) -> bytes:

@@ -23,15 +23,17 @@ Threads: any number may read and compute; rows are added under the automaton's l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from schemas_cache.automaton import END, Automaton
+from schemas_cache.closure import Configurations
 from schemas_cache.nfa import NOT_FREE, UNBOUNDED
 from schemas_cache.reach import Reach
-from schemas_cache.sight import DIGEST_BYTES, EVERYTHING, Sight
+from schemas_cache.sight import DIGEST_BYTES, EVERYTHING, Sight, is_shared
+from schemas_cache.text_sight import TextSight
 from schemas_cache.token_index import TokenIndex
 from schemas_cache.token_walk import allowed_tokens
 from schemas_cache.trie import walk
@@ -60,6 +62,7 @@ class MaskRows:
         self._digest_of_state = np.zeros(0, np.int32)  # int32 (<= S,): which of them, or NOT_COMPUTED
         self.reach = Reach(automaton, index) if index.vocabulary.has_holes else None
         self._sight = Sight(automaton, EVERYTHING if self.reach else index.vocabulary.longest_token_bytes)
+        self._known_texts: TextSight | None = None
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -73,7 +76,7 @@ class MaskRows:
             row = self._rows.get(digest)
             if row is None:
                 words = self._fetch(digest)
-                row = self._add(digest, self.compute(state)) if words is None else self._keep(digest, words)
+                row = self._add(digest, self._work_out(state)) if words is None else self._keep(digest, words)
             self._assign(state, row)
             return row
 
@@ -94,20 +97,25 @@ class MaskRows:
 
     def compute(self, state: int) -> Words:
         """Work out one row, uint32 (W,), from the tries."""
-        allowed = np.zeros(self.words * 32, np.bool_)
         free = self._free_characters(state)
-        whole_block = free >= self.index.longest_plain
+        ends = self.index.vocabulary.end_ids if self.automaton.accepting[state] and state != END else ()
         if self.reach is not None:
-            allowed[self.reach.walk(self.index.trie, state)[0]] = True
-        elif free and (whole_block or self._only_free_text(state)):
-            allowed[self.index.plain_ids[: self.index.plain_up_to(free)]] = True
-            allowed[walk(self.automaton, self.index.leaving, state)[0]] = True
+            few, many = list[int](), [self.reach.walk(self.index.trie, state)[0]]
+        elif free and (free >= self.index.longest_plain or self._only_free_text(state)):
+            plain = self.index.plain_ids[: self.index.plain_up_to(free)]
+            few, many = [], [plain, walk(self.automaton, self.index.leaving, state)[0]]
         else:
-            few, many = allowed_tokens(self.automaton, self.index, state)
-            allowed[few] = True
-            allowed[many] = True
-        if self.automaton.accepting[state] and state != END:
-            allowed[list(self.index.vocabulary.end_ids)] = True
+            few, others = allowed_tokens(self.automaton, self.index, state)
+            many = [others] if len(others) else []
+        return _with_tokens(self._packed(many), (*few, *ends))
+
+    def _packed(self, token_ids: list[NDArray[np.int32]]) -> Words:
+        """Set the bits of many tokens."""
+        if not token_ids:
+            return np.zeros(self.words, np.uint32)
+        allowed = np.zeros(self.words * 32, np.bool_)
+        for some in token_ids:
+            allowed[some] = True
         return _pack(allowed)
 
     def counted_block(self, state: int) -> int:
@@ -197,11 +205,45 @@ class MaskRows:
         place = self._digest_of_state[state] if state < len(self._digest_of_state) else NOT_COMPUTED
         if place == NOT_COMPUTED:
             self.described += 1
-            return self._sight.digest(state)
+            inside, elsewhere = self._split(state)
+            return self._sight.digest(state) if elsewhere or not inside else self._texts.name(inside)
         return self._digests[DIGEST_BYTES * place : DIGEST_BYTES * (place + 1)]
+
+    @property
+    def _texts(self) -> TextSight:
+        """Made when it is first needed: it takes the tables of an automaton that may not be built yet."""
+        if self._known_texts is None:
+            self._known_texts = TextSight(self.automaton, self._sight, self.index.remainders)
+        return self._known_texts
+
+    def _split(self, state: int) -> tuple[Configurations, Configurations]:
+        """Tell apart what is inside texts and what is not, where there is something to share; two times () elsewhere."""
+        automaton = self.automaton
+        configurations = automaton.configurations[state]
+        if self.reach is not None or automaton.accepting[state] or not len(automaton.nfa.text_first):
+            return (), ()
+        if automaton.closure.few_bytes(configurations) is not None:
+            return (), ()
+        return self._texts.split(configurations)
+
+    def _work_out(self, state: int) -> Words:
+        """Work out a row, with what is known of the texts that the state is in: each token takes one of both ways."""
+        inside, elsewhere = self._split(state)
+        if not inside or not elsewhere or self.automaton.closure.few_bytes(elsewhere) is None:
+            return self.compute(state)
+        within, beside = (self.automaton.state_of(part, accepting=False) for part in (inside, elsewhere))
+        row = self.row(within)  # may replace the array
+        words: Words = self.bits[row].copy()
+        if self._free_characters(within) >= self.index.longest_plain:
+            return _with_tokens(words, walk(self.automaton, self.index.leaving, beside)[0].tolist())
+        few, many = allowed_tokens(self.automaton, self.index, beside)
+        return _with_tokens(words | self._packed([many]) if len(many) else words, few)
 
     def _fetch(self, digest: bytes) -> Words | None:
         """Return a row that was learnt elsewhere, or None."""
+        words = self.index.shared_rows.find(digest) if is_shared(digest) else None
+        if words is not None:
+            return words
         data = self.stored(digest)
         return np.frombuffer(data, np.uint32) if data is not None and len(data) == 4 * self.words else None
 
@@ -218,6 +260,8 @@ class MaskRows:
             self.bits = grown
         self.bits[row] = words
         self._rows[digest] = row
+        if is_shared(digest):
+            self.index.shared_rows.add(digest, words)
         return row
 
     def _assign(self, state: int, row: int) -> None:
@@ -254,6 +298,14 @@ class MaskRows:
         behind = (pair for parent in parents for pair in automaton.closure.close({leave: parent})[0])
         letters = automaton.closure.live_letters((*beside, *behind))
         return not letters[automaton.alphabet.class_of[self.index.plain_first_bytes]].any()
+
+
+def _with_tokens(words: Words, token_ids: Iterable[int]) -> Words:
+    """Set the bits of a few tokens, in place."""
+    bits = words.data
+    for token_id in token_ids:
+        bits[token_id >> 5] |= 1 << (token_id & 31)
+    return words
 
 
 def _pack(allowed: NDArray[np.bool_]) -> Words:

@@ -140,7 +140,7 @@ class Matcher:
     def mask_after(self, prefix: bytes) -> NDArray[np.uint32]:
         """Return the tokens, packed as `mask`, that begin with these bytes and go on with what may come next.
 
-        For a text whose end, `prefix`, is to be spelled anew together with what follows it.
+        For a text whose end, `prefix`, is to be spelled anew together with what follows it. Read-only.
         """
         return self.tokens.mask_after(self.state, prefix)
 

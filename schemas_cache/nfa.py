@@ -27,6 +27,7 @@ LOOPED, COUNTED, PICKED = range(3)  # what a repeat's frame holds: rounds, membe
 TAIL = -1  # in `op_to` of a CALL: nothing follows it, the caller's frame serves
 UNBOUNDED = -1  # in `repeat_max`, and in `free_text` for a repeat without a counter
 NOT_FREE = -2  # in `free_text`
+BY_REPEAT = -1  # in `text_exit`: the text is a body, and the exit that of the repeat
 MORE = -1  # in `op_low` of a PICK: not one of the members
 ANY_COUNT = 2**31 - 1  # in `op_high`: no bound; a greater maximum is none, as no text is that long
 ANY_INDEX = "*"  # pointer segment for an array element that is not counted
@@ -60,6 +61,10 @@ class Nfa:
     pick_required: NDArray[np.bool_]  # bool (M,): by member
     pick_more: NDArray[np.bool_]  # bool (R,): others may be picked too, any number of times
     free_text: Int32  # int32 (S,): at the start of a free character: its repeat, UNBOUNDED, or NOT_FREE
+    text_first: Int32  # int32 (T,): text t, which has no operation but on its own count, is text_first[t]:text_end[t]
+    text_end: Int32  # int32 (T,)
+    text_exit: Int32  # int32 (T,): where to go on behind it, in its block, or BY_REPEAT
+    text_content: NDArray[np.uint8]  # uint8 (T, 16): digest of its states, equal in all schemas that have such a text
     pointer_of: Int32  # int32 (S,): index into `pointers`
     pointers: tuple[tuple[str | None, ...], ...]  # segments since the block began; None is the frame's count
 

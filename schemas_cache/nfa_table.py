@@ -7,16 +7,34 @@ refused.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from hashlib import blake2b
+
 import numpy as np
 from numpy.typing import NDArray
 
 from schemas_cache.errors import Finding, SchemaTooComplexError
 from schemas_cache.grammar import Joined, Machine, Never, Picks, Repeat, merge_ranges
 from schemas_cache.limits import MAX_NFA_STATES
-from schemas_cache.nfa import ANY_COUNT, CALL, NONE, NOT_FREE, RETURN, TAIL, UNBOUNDED, Int32, Nfa
+from schemas_cache.nfa import ANY_COUNT, BY_REPEAT, CALL, NONE, NOT_FREE, RETURN, TAIL, UNBOUNDED, Int32, Nfa
 from schemas_cache.work import spend
 
 STATES_A_LOOK = 256  # states are made so fast that work is counted for many at once
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """States whose meaning inside the text is known by a name, whatever stands around them."""
+
+    first: int
+    end: int
+    exit: int
+    content: bytes
+
+    def moved(self, by: int) -> Text:
+        """Return the same text from another state on."""
+        leave = self.exit if self.exit == BY_REPEAT else self.exit + by
+        return Text(self.first + by, self.end + by, leave, self.content)
 
 
 class NfaTable:
@@ -38,6 +56,7 @@ class NfaTable:
         self.repeats: list[tuple[int, int, int, int, int, int]] = []
         self.members: list[tuple[bool, ...]] = []  # of each repeat: whether each member to pick is required
         self.more: list[bool] = []
+        self.texts: list[Text] = []
 
     @property
     def path(self) -> tuple[str | None, ...]:
@@ -136,9 +155,18 @@ class NfaTable:
             np.array([required for members in self.members for required in members], np.bool_),
             np.array(self.more, np.bool_),
             free,
+            *self._texts(),
             np.array(self.pointer_of, np.int32),
             tuple(self.pointer_ids),
         )
+
+    def _texts(self) -> tuple[Int32, Int32, Int32, NDArray[np.uint8]]:
+        """Texts in the order of their states; the digests are of the bytes that can be spelled, too."""
+        texts = sorted(self.texts, key=lambda text: text.first)
+        spellable = np.array(self.spellable, np.uint8).tobytes()
+        content = b"".join(blake2b(text.content + spellable, digest_size=16).digest() for text in texts)
+        first, end, leave = np.array([(text.first, text.end, text.exit) for text in texts], np.int32).reshape(-1, 3).T
+        return first.copy(), end.copy(), leave.copy(), np.frombuffer(content, np.uint8).reshape(-1, 16)
 
     def _operations(self, edge_start: Int32, epsilon_start: Int32, epsilon_to: Int32) -> Int32:
         """Operation, argument, target and bounds of each state, int32 (S, 5); calls that nothing follows are marked."""

@@ -36,6 +36,7 @@ from schemas_cache.code_points import LINE_END, complement, scalars
 from schemas_cache.errors import PatternError
 from schemas_cache.grammar import Expr, char_class
 from schemas_cache.pattern_classes import Cursor, read_class, read_escape
+from schemas_cache.work import spend
 
 MAX_NESTING = 100
 """Groups inside groups. Later stages walk the tree by recursion, several calls a level; Python allows 1,000 in all."""
@@ -48,6 +49,7 @@ MAX_GROWN_NODES = 20_000
 """A piece may have this many nodes, and `MAX_GROWTH` more for every character of the pattern. Only optional anchors and
 bounded repeats of what may be empty come to that, nested deeply: they are taken apart once for each way to be empty."""
 
+_ATOM_WORK = 9  # steps to read a character or a class, and to spell it
 _COUNT = re.compile(r"\{([0-9]+)(,?)([0-9]*)\}")
 _COUNT_WITHOUT_MINIMUM = re.compile(r"\{,[0-9]+\}")
 _SIMPLE_COUNTS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
@@ -125,6 +127,7 @@ class _Parser:
             return at_start()
         if self.cursor.take("$"):
             return at_end()
+        spend(_ATOM_WORK)
         start = self.cursor.at
         atom = self.atom()
         count = _read_count(self.cursor)

@@ -5,6 +5,9 @@ length tells apart by their frames. Each configuration is followed to the end of
 to its frame's parents with the bytes that are left; counts are clipped at what is left, since a round takes a byte at
 least, and numbers of members are taken relative to the borders in sight that they are compared with. Cost: linear in
 the frames in sight, each of them worked out once for each number of bytes left. Source: ours.
+
+These digests have the numbers of one schema's states in them. Those that mean the same in all schemas are made by
+`text_sight`; a bit tells the two kinds apart.
 """
 
 from __future__ import annotations
@@ -19,7 +22,6 @@ from schemas_cache.frames import ACCEPT, NO_FRAME
 from schemas_cache.nfa import COUNT, PASS, UNBOUNDED
 
 DIGEST_BYTES = 16
-CONTENT_BASED = False  # whether equal digests mean equal rows in all schemas of a vocabulary
 EVERYTHING = 2**31  # bytes in sight where what can be spelled later decides what is allowed now
 
 
@@ -35,7 +37,18 @@ class Sight:
         """Return the digest of what a token can see from `state`."""
         ends = self._automaton.accepting[state] and state != END
         seen = [self._seen(at, frame, self._reach) for at, frame in self._automaton.configurations[state]]
-        return _hash(f"{ends} {seen}").digest()
+        return _own_digest(f"{ends} {seen}")
+
+    @property
+    def counts_without_bounds(self) -> str:
+        """What `counts` says where there is no bound, or it is out of sight."""
+        return f"0 {self._reach}"
+
+    def counts(self, repeat: int, low: int, high: int) -> str:
+        """Describe an interval of counts of a repeat as far as a token can tell."""
+        if self._automaton.frames.is_looped(repeat):
+            return self._rounds(repeat, low, high, self._reach)
+        return f"{self._before_borders(repeat, low)} {self._before_borders(repeat, high)}"
 
     def _seen(self, at: int, frame: int, reach: int) -> str:
         """Describe a configuration as far as `reach` bytes can tell."""
@@ -78,18 +91,20 @@ class Sight:
             return self._members(repeat, frame, reach)
         if repeat == NO_FRAME:
             return str([self._seen(back, parent, reach) for back, parent in frames.continuation(frame)])
-        minimum, maximum = int(nfa.repeat_min[repeat]), int(nfa.repeat_max[repeat])
-        leave = int(nfa.repeat_exit[repeat])
+        leave, is_looped = int(nfa.repeat_exit[repeat]), frames.is_looped(repeat)
         described = []
         for low, high, parent in frames.counts(frame):
-            if not frames.is_looped(repeat):
-                counts = f"{self._before_borders(repeat, low)} {self._before_borders(repeat, high)}"
-                described.append(f"{counts} {self._seen(leave, parent, reach)}")
-                continue
-            needed = min(max(minimum - high - 1, 0), reach)
-            room = reach if maximum == UNBOUNDED else min(maximum - low - 1, reach)
-            described.append(f"{needed} {room} {self._seen(leave, parent, reach)}")
+            counts = self._rounds(repeat, low, high, reach) if is_looped else self.counts(repeat, low, high)
+            described.append(f"{counts} {self._seen(leave, parent, reach)}")
         return f"{repeat} {described}"
+
+    def _rounds(self, repeat: int, low: int, high: int, reach: int) -> str:
+        """Describe how many rounds more are needed, and how many there may be."""
+        nfa = self._automaton.nfa
+        minimum, maximum = int(nfa.repeat_min[repeat]), int(nfa.repeat_max[repeat])
+        needed = min(max(minimum - high - 1, 0), reach)
+        room = reach if maximum == UNBOUNDED else min(maximum - low - 1, reach)
+        return f"{needed} {room}"
 
     def _before_borders(self, repeat: int, count: int) -> str:
         """Describe a number of members as far as a token can tell: by how much less than each border in sight it is.
@@ -120,6 +135,22 @@ class Sight:
             for written, others, due in [frames.members.content(members)]
         ]
         return f"{repeat} {sorted(sets)}"
+
+
+def is_shared(digest: bytes) -> bool:
+    """Whether a digest means the same row in all schemas of a vocabulary."""
+    return bool(digest[0] & 1)
+
+
+def shared_digest(text: str) -> bytes:
+    """Return the digest of a description that means the same row in all schemas of a vocabulary."""
+    digest = _hash(text).digest()
+    return bytes((digest[0] | 1,)) + digest[1:]
+
+
+def _own_digest(text: str) -> bytes:
+    digest = _hash(text).digest()
+    return bytes((digest[0] & 0xFE,)) + digest[1:]
 
 
 def _hash(text: str) -> hashlib.blake2b:

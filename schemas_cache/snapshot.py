@@ -56,7 +56,11 @@ def capture(tokens: TokenAutomaton, *, with_rows: bool = True) -> tuple[dict[str
 def restore(
     header: dict[str, Any], arrays: Arrays, index: TokenIndex, limits: Limits = DEFAULT_LIMITS
 ) -> TokenAutomaton:
-    """Build the automaton that `capture` was given; `index` is of the same vocabulary."""
+    """Build the automaton that `capture` was given; `index` is of the same vocabulary.
+
+    Where it has more than half of the states that `limits` allow, only its first ones are taken.
+    """
+    arrays = _first_states(arrays, limits.max_states // 2)
     nfa_arrays = {f.name: arrays[f.name] for f in fields(Nfa) if f.name not in _SCALARS}
     nfa = Nfa(start=header["start"], pointers=tuple(map(tuple, header["pointers"])), **nfa_arrays)
     alphabet = Alphabet(**{f.name: arrays[f"alphabet.{f.name}"] for f in fields(Alphabet)})
@@ -96,7 +100,21 @@ def _adopt(tokens: TokenAutomaton, arrays: Arrays, numbers: NDArray[np.int32]) -
         bits = zip(arrays["bit_digests"], arrays["row_bits"], strict=True)
         tokens.rows.add({digest.tobytes(): words.tobytes() for digest, words in bits})
     if "dense.next_state" in arrays and tokens.dense is None:
-        tokens.adopt(numbers[arrays["dense.states"]], numbers[arrays["dense.next_state"]])
+        following = numbers[arrays["dense.next_state"]]
+        if following.min() != UNKNOWN:
+            tokens.adopt(numbers[arrays["dense.states"]], following)
+
+
+def _first_states(arrays: Arrays, kept: int) -> Arrays:
+    """Leave out the states from number `kept` on, and the dense table, which would not be whole."""
+    if len(arrays["accepting"]) <= kept:
+        return arrays
+    first = {name: arrays[name][:kept] for name in ("row_of_state", "state_pairs", "accepting", "only_byte")}
+    following = arrays["next_state"][:kept].copy()
+    following[following >= kept] = UNKNOWN
+    pairs = arrays["pairs"][: int(first["state_pairs"].sum())]
+    rest = {name: array for name, array in arrays.items() if not name.startswith("dense.")}
+    return rest | first | {"next_state": following, "pairs": pairs}
 
 
 def _capture_states(automaton: Automaton, kept: int) -> Arrays:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import assert_never
+from hashlib import blake2b
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,7 @@ from schemas_cache.grammar import (
 from schemas_cache.nfa import (
     ANY_COUNT,
     ANY_INDEX,
+    BY_REPEAT,
     CALL,
     COUNT,
     COUNTED,
@@ -56,7 +58,7 @@ from schemas_cache.nfa import (
     Int32,
     Nfa,
 )
-from schemas_cache.nfa_table import NfaTable
+from schemas_cache.nfa_table import NfaTable, Text
 from schemas_cache.other_text import BOUNDARY, STATES, excluded_tree, leaving
 
 
@@ -78,6 +80,7 @@ class _Builder(NfaTable):
         self.rule_start: dict[str, int] = {}
         self.todo: list[str] = []
         self.text_states: list[int] = []
+        self.text_end = -1
         self.leaving: dict[tuple[int, frozenset[int]], int] = {}
 
     def rules(self) -> None:
@@ -181,7 +184,7 @@ class _Builder(NfaTable):
         if expr.free_text and expr.maximum is None:
             self.free[body] = UNBOUNDED
         outer, self.counted = self.counted, False
-        end = self.copy(expr.body, body) if expr.free_text else self.build(expr.body, body)
+        end = self.text_body(expr, body, leave)
         self.move(end, leave)
         if expr.maximum is None:
             self.move(self.build(expr.separator, self.after(end)), body)
@@ -193,12 +196,26 @@ class _Builder(NfaTable):
         fragment = _fragment(expr)
         if fragment is None:
             return self.build(expr, entry)
+        return self.paste(fragment, entry)
+
+    def paste(self, fragment: _Fragment, entry: int) -> int:
         first = self.states(fragment.states)
         self.copy_edges(fragment.edges, first)
         self.moves += (fragment.moves + first).ravel().tolist()
         self.free.update((first + state, UNBOUNDED) for state in fragment.free)
+        self.texts += [text.moved(first) for text in fragment.texts]
         self.move(entry, first)
         return first + fragment.end
+
+    def text_body(self, expr: Repeat, body: int, leave: int) -> int:
+        """Add the body of a repeat; free characters, or bytes of one class, are a text with those that follow."""
+        fragment = _fragment(expr.body) if expr.free_text else None
+        end = self.build(expr.body, body) if fragment is None else self.paste(fragment, body)
+        is_text = fragment is not None or isinstance(expr.body, ByteClass)
+        if is_text and isinstance(expr.separator, Empty) and (leave == BY_REPEAT or expr.maximum is None):
+            content = str(expr.body).encode() if fragment is None else fragment.content
+            self.texts.append(Text(body, len(self.pointer_of), leave, content))
+        return end
 
     def copy_edges(self, edges: Int32, first: int) -> None:
         """Add edges between states that are numbered from `first` on."""
@@ -220,7 +237,7 @@ class _Builder(NfaTable):
         self.owner(LOOPED, expr, body, again, leave)
         if expr.free_text:
             self.free[body] = number
-        end = self.copy(expr.body, body) if expr.free_text else self.build(expr.body, body)
+        end = self.text_body(expr, body, BY_REPEAT)
         self.move(end, self.operation(LOOP, number))
         self.move(self.build(expr.separator, again), body)
         self.path, self.counted = outer
@@ -339,9 +356,10 @@ class _Builder(NfaTable):
         """Add the states of an automaton one for one."""
         if expr.counts is not None and expr.between is not None:
             return self.counted_machine(expr, expr.counts, expr.between, entry)
-        leave, first = self.state(), self.states(len(expr.accepting))
+        leave, first, edges = self.state(), self.states(len(expr.accepting)), _machine_edges(expr)
         self.move(entry, first + 1)
-        self.copy_edges(_machine_edges(expr), first)
+        self.copy_edges(edges, first)
+        self.texts.append(Text(first, len(self.pointer_of), leave, _content("machine", edges, expr.accepting)))
         for state in np.flatnonzero(expr.accepting).tolist():
             self.move(first + state, leave)
         return leave
@@ -369,6 +387,8 @@ class _Builder(NfaTable):
             outer, self.path = self.path, ()
             states, begin = self.all_text(), self.state()
             self.leaving[place, children] = begin
+            content = f"text without {sorted(children)} at {place}".encode()
+            self.texts.append(Text(begin, begin + 1, self.text_end, content))
             for low, high, to in leaving(place, children):
                 self.edge(begin, low, high, states[to])
             if place == BOUNDARY:  # the node that it leaves takes the other bytes: together they take every character
@@ -384,7 +404,9 @@ class _Builder(NfaTable):
                 for low, high, to in edges:
                     self.edge(at, low, high, self.text_states[to])
             self.free[self.text_states[BOUNDARY]] = UNBOUNDED
-            self.move(self.text_states[BOUNDARY], self.operation(RETURN))
+            self.text_end = self.operation(RETURN)
+            self.move(self.text_states[BOUNDARY], self.text_end)
+            self.texts.append(Text(self.text_states[0], self.text_states[-1] + 1, self.text_end, b"text"))
         return self.text_states
 
     def counted_machine(self, expr: Machine, counts: Int32, between: NDArray[np.bool_], entry: int) -> int:
@@ -397,7 +419,11 @@ class _Builder(NfaTable):
         self.owner(COUNTED, expr, first + 1, first + 1, leave)
         bounds: list[tuple[int, int]] = list(map(tuple, counts.tolist()))
         entries: dict[tuple[int, int], int] = {}
-        for at, low, high, to in _machine_edges(expr).tolist():
+        edges = _machine_edges(expr)
+        bounds_in_all = np.array((expr.minimum, -1 if expr.maximum is None else expr.maximum), np.int64)
+        content = _content("counted machine", edges, expr.accepting, counts, between, bounds_in_all)
+        self.texts.append(Text(first, first + len(expr.accepting), BY_REPEAT, content))
+        for at, low, high, to in edges.tolist():
             op = COUNT if between[at] else NONE if bounds[at] == bounds[to] else PASS
             if bounds[to][0] <= bounds[to][1] and (op, to) not in entries:
                 target = first + to
@@ -419,7 +445,9 @@ class _Fragment:
     edges: Int32  # int32 (E, 4)
     moves: Int32  # int32 (P, 2)
     free: tuple[int, ...]  # where unbounded free text begins
+    texts: tuple[Text, ...]
     end: int
+    content: bytes  # digest of all that
 
 
 @lru_cache(maxsize=128)
@@ -430,7 +458,18 @@ def _fragment(expr: Expr) -> _Fragment | None:
     if builder.ops or len(builder.pointer_ids) > 1:
         return None
     edges, moves = (np.array(rows, np.int32) for rows in (builder.edges, builder.moves))
-    return _Fragment(len(builder.pointer_of), edges.reshape(-1, 4), moves.reshape(-1, 2), tuple(builder.free), end)
+    content = _content(f"fragment to {end}", edges, moves, np.array(list(builder.free), np.int32))
+    parts = edges.reshape(-1, 4), moves.reshape(-1, 2), tuple(builder.free), tuple(builder.texts)
+    return _Fragment(len(builder.pointer_of), *parts, end, content)
+
+
+def _content(kind: str, *arrays: NDArray[Any]) -> bytes:
+    """Digest of arrays."""
+    described = blake2b(kind.encode(), digest_size=16)
+    for array in arrays:
+        described.update(f" {array.dtype} {array.shape} ".encode())
+        described.update(np.ascontiguousarray(array).data)
+    return described.digest()
 
 
 def _machine_edges(expr: Machine) -> Int32:

@@ -25,6 +25,7 @@ from schemas_cache.trie import Int32, walk, walk_on
 _KEPT_WALKS = 4
 """States whose tokens are kept with the states after them: 0.4 MB each for 49,152 tokens. A text that is led to its end
 asks again for the same one, in the body of a string that has no bound."""
+_KEPT_MASKS = 256  # after the ends of prompts: 6 KB each for 49,152 tokens; many more than rows that wait at once
 
 
 _LEAST_LIFTED_STATES = 64
@@ -49,6 +50,7 @@ class TokenAutomaton:
         self.fewest = FewestTokens(automaton, index)
         self.dense: DenseTable | None = None
         self._followed: dict[int, tuple[Int32, Int32]] = {}
+        self._after: dict[tuple[int, bytes], NDArray[np.uint32]] = {}
         self._token_bytes = index.vocabulary.token_bytes
         self._ends = frozenset(index.vocabulary.end_ids)
 
@@ -114,7 +116,20 @@ class TokenAutomaton:
         return np.packbits(allowed, bitorder="little").view(np.uint32)
 
     def mask_after(self, state: int, prefix: bytes) -> NDArray[np.uint32]:
-        """Return the tokens that begin with these bytes and go on with what may come in a state; uint32 (W,)."""
+        """Return the tokens that begin with these bytes and go on with what may come in a state; uint32 (W,), shared.
+
+        Kept for a while: who could not wait for it finds it known the next time.
+        """
+        with self.automaton.lock, self.automaton.expanding():
+            known = self._after.pop((state, prefix), None)
+            if known is None:
+                known = self._walk_after(state, prefix)
+            self._after[state, prefix] = known  # the latest is the last to go
+            if len(self._after) > _KEPT_MASKS:
+                del self._after[next(iter(self._after))]
+            return known
+
+    def _walk_after(self, state: int, prefix: bytes) -> NDArray[np.uint32]:
         allowed = np.zeros(self.rows.words * 32, np.bool_)
         node = 0
         for byte in prefix:
@@ -122,10 +137,11 @@ class TokenAutomaton:
             if node == NO_NODE:
                 break
         else:
-            with self.automaton.lock, self.automaton.expanding():
-                nodes, states = np.full(1, node, np.int32), np.full(1, state, np.int32)
-                token_ids, states = walk_on(self.automaton, self.index.trie, nodes, states)
-                allowed[token_ids[np.array([self._finishable(to) for to in states.tolist()], np.bool_)]] = True
+            found = walk_on(self.automaton, self.index.trie, np.full(1, node, np.int32), np.full(1, state, np.int32))
+            token_ids, states = found
+            if self.rows.reach is not None:
+                token_ids = token_ids[np.array([self._finishable(to) for to in states.tolist()], np.bool_)]
+            allowed[token_ids] = True
         return np.packbits(allowed, bitorder="little").view(np.uint32)
 
     def _finishable(self, state: int) -> bool:

@@ -11,6 +11,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from schemas_cache.remainders import Remainders
+from schemas_cache.shared_rows import SharedRows
 from schemas_cache.trie import build_trie
 from schemas_cache.vocabulary import Vocabulary
 
@@ -20,7 +22,7 @@ _KEPT_INDEXES = 8  # models served at once, and some room
 
 
 class TokenIndex:
-    """Tries and plain tokens of one vocabulary; frozen after construction."""
+    """Tries and plain tokens of one vocabulary, frozen after construction, and the mask rows that schemas share."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
@@ -33,6 +35,8 @@ class TokenIndex:
         self.plain_first_bytes = np.array(sorted(firsts), np.uint8)  # uint8 (<= 256,)
         self.trie = build_trie(vocabulary.token_bytes, range(len(vocabulary)))
         self.leaving = build_trie(vocabulary.token_bytes, [i for i, length in enumerate(lengths) if not length])
+        self.remainders = Remainders(vocabulary.token_bytes)
+        self.shared_rows = SharedRows()
         self._bytes = self.trie.byte.tobytes()  # these three give Python's integers without numpy's cost for each
         self._child_start, self._child_end = self.trie.child_start.data, self.trie.child_end.data
         self._token_start = self.trie.token_start.data
@@ -48,6 +52,10 @@ class TokenIndex:
     def child(self, node: int, byte: int) -> int:
         """Return the node of `trie` after one more byte, or NO_NODE."""
         return self._bytes.find(byte, self._child_start[node], self._child_end[node])
+
+    def children(self, node: int) -> int:
+        """How many nodes of `trie` follow one."""
+        return self._child_end[node] - self._child_start[node]
 
     def is_token(self, node: int) -> bool:
         """Whether a token ends at a node of `trie`."""

@@ -1,7 +1,7 @@
 """Which tokens a state allows: byte by byte where few bytes can follow, and by whole levels of the trie elsewhere.
 
 In: an `Automaton`, a `TokenIndex` and a state. Out: token ids. Inside names, punctuation and literals a handful of
-bytes can follow, and numpy's cost for each operation is many times that of looking the few nodes up one by one: 20 us
+bytes can follow, in numbers some more, and numpy's cost for each operation is many times that of looking the few nodes up one by one: 20 us
 instead of 250. Where many bytes can follow, the nodes met there go on together in `trie.walk_on`. Both decide over all
 bytes of a token. Source: ours.
 """
@@ -15,6 +15,9 @@ from schemas_cache.token_index import NO_NODE, TokenIndex
 from schemas_cache.trie import Int32, walk_on
 from schemas_cache.work import spend
 
+ROOT = 0
+_FEW = 8  # bytes, or nodes of the trie, that are looked up one by one anywhere; at the root, where many are, all are
+
 
 def allowed_tokens(automaton: Automaton, index: TokenIndex, state: int) -> tuple[list[int], Int32]:
     """Find the tokens allowed in a state, in two parts: those found byte by byte, and int32 (K,) of the others."""
@@ -26,7 +29,7 @@ def allowed_tokens(automaton: Automaton, index: TokenIndex, state: int) -> tuple
         node, at = todo.pop()
         visited += 1
         following = automaton.closure.few_bytes(automaton.configurations[at])
-        if following is None:
+        if following is None or (len(following) > _FEW and node != ROOT and index.children(node) > _FEW):
             wide.append((node, at))
             continue
         for byte in following:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import subprocess
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -15,6 +19,9 @@ TOP_LEVEL = {
     *("README.md", "LICENSE", "CHANGELOG.md", "Makefile", "pyproject.toml"),
     *("Dockerfile", "docker-compose.yml", ".dockerignore", ".ci", ".gitignore"),
 }
+PACKAGES = ("app", "engine", "schemas_cache")
+NAMED_AS_THEIR_TASK = {"app.cli", "app.routes"}  # a file a command, a file a group of routes
+COMES_WITH = {"pydantic_core": "pydantic"}  # which pins it
 LARGEST_FILE_BYTES = 1_000_000
 EMBEDDED_LIMIT_BYTES = 3_000_000
 
@@ -48,8 +55,44 @@ def test_the_packages_say_that_they_are_typed() -> None:
     """Each package that is installed has a `py.typed`."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    assert packages == ["app", "engine", "schemas_cache"]
+    assert packages == list(PACKAGES)
     assert all((ROOT / package / "py.typed").is_file() for package in packages)
+
+
+def modules_untold() -> list[str]:
+    """Files and packages that the docstring of the package around them does not name."""
+    untold = []
+    for init in [path for package in PACKAGES for path in sorted((ROOT / package).rglob("__init__.py"))]:
+        package = ".".join(init.parent.relative_to(ROOT).parts)
+        told = re.findall(r"\w+", ast.get_docstring(ast.parse(init.read_text("utf-8"))) or "")
+        files = [path.stem for path in init.parent.glob("*.py") if path != init]
+        packages = [path.parent.name for path in init.parent.glob("*/__init__.py")]
+        if package not in NAMED_AS_THEIR_TASK:
+            untold += [f"{package}.{name}" for name in sorted(files + packages) if name not in told]
+    return untold
+
+
+def imported_distributions() -> set[str]:
+    """Distributions that the three packages import, by their names on the index."""
+    trees = [ast.parse(path.read_text("utf-8")) for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    foreign = {name.split(".")[0] for name in names} - {*PACKAGES, *sys.stdlib_module_names}
+    known = packages_distributions()
+    return {known[COMES_WITH.get(name, name)][0].lower().replace("_", "-") for name in foreign}
+
+
+def test_each_package_tells_of_all_its_files() -> None:
+    """A package's docstring names every file in it, so that the order of the work can be read there."""
+    assert modules_untold() == []
+
+
+def test_the_dependencies_are_what_is_imported() -> None:
+    """No import of another's dependency, and no dependency that nothing imports."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    declared = {re.split(r"[<>=;\[ ]", requirement)[0] for requirement in project["dependencies"]}
+    assert declared == imported_distributions()
 
 
 def test_ci_runs_what_people_run() -> None:

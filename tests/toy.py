@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.models import Batch, FloatArray
-from engine.sequence import Job, Request, sequences_of
+from engine.request import Request
+from engine.sequence import Job, sequences_of
 from engine.sequence import Sequence as SequenceRow
 from engine.step import Decoder
 from schemas_cache import Lookup, Vocabulary, compile_source

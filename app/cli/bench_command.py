@@ -23,6 +23,8 @@ from app.cli.source import UsageError, Whitespace, read_schema
 
 LEAST_RECORDS = 20  # below it shares say nothing
 
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write all numbers, unrounded, to this file.")]
+
 bench = typer.Typer(help="Experiments and measurements of this installation.", no_args_is_help=True)
 
 
@@ -35,9 +37,7 @@ def _bench() -> None:
 def article(
     records: Annotated[int, typer.Option(min=LEAST_RECORDS, help="Records of each method.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, help="Of all draws.")] = 1,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write all numbers, unrounded, to this file.")
-    ] = None,
+    json_file: JsonFile = None,
     page: Annotated[
         Path | None, typer.Option(help="Write a page with plots: its plots go into a folder beside it.")
     ] = None,
@@ -76,10 +76,11 @@ def serve(
     ] = None,
     model: Annotated[str, typer.Option(help="The model of the server that is started.")] = "smollm2-135m-instruct",
     whitespace: Annotated[Whitespace, typer.Option(help="How our documents are written.")] = Whitespace.spaced,
+    shared_prefix: Annotated[
+        bool, typer.Option("--shared-prefix", help="Let all prompts begin with the same instruction.")
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of all prompts.")] = 1,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write all numbers, unrounded, to this file.")
-    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Ask for the same records from our server and from others, in turns, over HTTP.
 
@@ -93,7 +94,7 @@ def serve(
     asked = heading_schema() if schema is None else read_schema(schema)
     with ExitStack() as stack:
         ours = url or stack.enter_context(own_server(model))
-        plan = Plan(ours, tuple(rival_url or ()), asked, whitespace.value, counts, records, seed)
+        plan = Plan(ours, tuple(rival_url or ()), asked, whitespace.value, counts, records, seed, shared_prefix)
         report = asyncio.run(measure(plan, progress.print))
     if json_file is not None:
         json_file.write_text(json.dumps(dataclasses.asdict(report), ensure_ascii=False, indent=1) + "\n", "utf-8")

@@ -15,11 +15,22 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from app.cli.compile_command import read_vocabulary
-from app.cli.source import AdditionalProperties, KeyOrder, UsageError, Whitespace, finding_line, read_source
+from app.cli.source import (
+    AdditionalProperties,
+    AdditionalPropertiesOption,
+    KeyOrder,
+    KeyOrderOption,
+    StrictOption,
+    UsageError,
+    Whitespace,
+    WhitespaceOption,
+    finding_line,
+    read_source,
+    read_vocabulary,
+)
 from app.settings import Settings
 from engine.models.registry import EMBEDDED_MODELS
-from schemas_cache import SchemaCache, SchemaError, SchemaOptions, StoredSchema, Vocabulary
+from schemas_cache import SchemaCache, SchemaError, SchemaOptions, Source, StoredSchema, Vocabulary
 from schemas_cache.warming import warm as learn_ahead
 
 SHOWN_DIGITS = 12  # of a hash: enough to name one schema among millions
@@ -128,12 +139,10 @@ def warm(
         list[str] | None,
         typer.Option(help="Model, as for serve; may be given several times.", show_default="those that are served"),
     ] = None,
-    whitespace: Annotated[Whitespace, typer.Option(help="How documents are written.")] = Whitespace.spaced,
-    additional_properties: Annotated[
-        AdditionalProperties, typer.Option(help="What an absent additionalProperties means.")
-    ] = AdditionalProperties.closed,
-    key_order: Annotated[KeyOrder, typer.Option(help="In which order keys come.")] = KeyOrder.declared,
-    strict: Annotated[bool, typer.Option(help="Refuse what cannot be enforced exactly, instead of a warning.")] = True,
+    whitespace: WhitespaceOption = Whitespace.spaced,
+    additional_properties: AdditionalPropertiesOption = AdditionalProperties.closed,
+    key_order: KeyOrderOption = KeyOrder.declared,
+    strict: StrictOption = True,
     home: Home = None,
     as_json: Json = False,
 ) -> None:
@@ -157,7 +166,7 @@ def warm(
         raise typer.Exit(2)
 
 
-def _warm(with_cache: SchemaCache, path: str, model: str, source: Any, vocabulary: Vocabulary) -> dict[str, Any]:
+def _warm(with_cache: SchemaCache, path: str, model: str, source: Source, vocabulary: Vocabulary) -> dict[str, Any]:
     """Compile one schema for one model, and say what came of it."""
     started_s = time.perf_counter()
     report: dict[str, Any] = {"file": path, "model": model}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,14 +12,18 @@ from rich.table import Column, Table
 
 from app.cli.source import (
     AdditionalProperties,
+    AdditionalPropertiesOption,
     KeyOrder,
+    KeyOrderOption,
+    StrictOption,
     UsageError,
     Whitespace,
+    WhitespaceOption,
     finding_line,
     read_source,
+    read_vocabulary,
     tell_warnings,
 )
-from engine import load_model
 from schemas_cache import Source, Vocabulary
 from schemas_cache.compile import build_grammar, compile_source
 from schemas_cache.finite import explore, minimize
@@ -48,12 +51,10 @@ def compile_(
     vocabulary: Annotated[
         str, typer.Option(help="A shipped model's name, a model's folder, a .gguf or a tokenizer.json.")
     ] = "katagami-char",
-    whitespace: Annotated[Whitespace, typer.Option(help="How documents are written.")] = Whitespace.spaced,
-    additional_properties: Annotated[
-        AdditionalProperties, typer.Option(help="What an absent additionalProperties means.")
-    ] = AdditionalProperties.closed,
-    key_order: Annotated[KeyOrder, typer.Option(help="In which order keys come.")] = KeyOrder.declared,
-    strict: Annotated[bool, typer.Option(help="Refuse what cannot be enforced exactly, instead of a warning.")] = True,
+    whitespace: WhitespaceOption = Whitespace.spaced,
+    additional_properties: AdditionalPropertiesOption = AdditionalProperties.closed,
+    key_order: KeyOrderOption = KeyOrder.declared,
+    strict: StrictOption = True,
 ) -> None:
     """Compile a schema and show a stage: grammar, NFA, DFA, minimal DFA, or a report.
 
@@ -73,15 +74,6 @@ def compile_(
         _report(source, tokens)
         return
     typer.echo(_stage_text(source, tokens, stage, dot=dot))
-
-
-def read_vocabulary(name: str) -> Vocabulary:
-    """The vocabulary of a model, of a GGUF file, or of a tokenizer.json."""
-    if name.endswith(".gguf"):
-        return Vocabulary.from_gguf(Path(name))
-    if name.endswith(".json"):
-        return Vocabulary.from_tokenizer_json(Path(name))
-    return load_model(name).tokenizer.vocabulary
 
 
 def _stage_text(source: Source, vocabulary: Vocabulary, stage: Stage, *, dot: bool) -> str:

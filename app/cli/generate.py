@@ -13,7 +13,17 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from app.cli.source import AdditionalProperties, KeyOrder, Whitespace, read_source, tell_warnings
+from app.cli.source import (
+    AdditionalProperties,
+    AdditionalPropertiesOption,
+    KeyOrder,
+    KeyOrderOption,
+    StrictOption,
+    Whitespace,
+    WhitespaceOption,
+    read_source,
+    tell_warnings,
+)
 from app.proof import judge
 from app.protocol.tokens import text_ids
 from app.settings import Settings
@@ -62,12 +72,10 @@ def generate(
     max_tokens: Annotated[int, typer.Option(min=1, help="Budget of one record.")] = 512,
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed gives the same records.")] = None,
     jump_forward: Annotated[bool, typer.Option(help="Take forced text without asking the model.")] = True,
-    whitespace: Annotated[Whitespace, typer.Option(help="How documents are written.")] = Whitespace.spaced,
-    additional_properties: Annotated[
-        AdditionalProperties, typer.Option(help="What an absent additionalProperties means.")
-    ] = AdditionalProperties.closed,
-    key_order: Annotated[KeyOrder, typer.Option(help="In which order keys come.")] = KeyOrder.declared,
-    strict: Annotated[bool, typer.Option(help="Refuse what cannot be enforced exactly, instead of a warning.")] = True,
+    whitespace: WhitespaceOption = Whitespace.spaced,
+    additional_properties: AdditionalPropertiesOption = AdditionalProperties.closed,
+    key_order: KeyOrderOption = KeyOrder.declared,
+    strict: StrictOption = True,
     stats: Annotated[bool, typer.Option(help="Say on standard error how many are valid, and what they cost.")] = False,
 ) -> None:
     """Write records that satisfy a schema, one a line.

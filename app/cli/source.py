@@ -1,4 +1,4 @@
-"""What a command is asked to enforce: options in, a `Source` out."""
+"""What a command is asked to enforce, and over which tokens: options in, a `Source` and a `Vocabulary` out."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import sys
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from app.json_text import JsonTextError, read_json
 from app.words import found
-from schemas_cache import Finding, SchemaOptions, Source, regex_source, schema_source
+from engine import load_model
+from schemas_cache import Finding, SchemaOptions, Source, Vocabulary, regex_source, schema_source
 
 
 class Whitespace(StrEnum):
@@ -36,6 +37,14 @@ class KeyOrder(StrEnum):
 
     declared = "declared"
     any = "any"
+
+
+WhitespaceOption = Annotated[Whitespace, typer.Option(help="How documents are written.")]
+AdditionalPropertiesOption = Annotated[
+    AdditionalProperties, typer.Option(help="What an absent additionalProperties means.")
+]
+KeyOrderOption = Annotated[KeyOrder, typer.Option(help="In which order keys come.")]
+StrictOption = Annotated[bool, typer.Option(help="Refuse what cannot be enforced exactly, instead of a warning.")]
 
 
 class UsageError(ValueError):
@@ -71,6 +80,15 @@ def read_schema(path: str) -> dict[str, Any] | bool:
     if not isinstance(value, dict | bool):
         raise UsageError(f"{name} is not a JSON Schema: it must hold an object or a boolean, not {found(value)}")
     return value
+
+
+def read_vocabulary(name: str) -> Vocabulary:
+    """The vocabulary of a model, of a GGUF file, or of a tokenizer.json."""
+    if name.endswith(".gguf"):
+        return Vocabulary.from_gguf(Path(name))
+    if name.endswith(".json"):
+        return Vocabulary.from_tokenizer_json(Path(name))
+    return load_model(name).tokenizer.vocabulary
 
 
 def finding_line(finding: Finding) -> str:

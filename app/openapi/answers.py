@@ -30,7 +30,7 @@ STOP_REASON = one_of(
 )
 MASS = members(mean=NUMBER, min=NUMBER)
 WORST = members(token_index=COUNT, pointer=STRING, wanted=STRING, got=STRING, allowed_mass=NUMBER)
-ATTEMPTS = members(made=COUNT, judged=COUNT, accepted=COUNT, acceptance_rate=NUMBER, tokens=COUNT, model_calls=COUNT)
+RETRY = members(judged=COUNT, accepted=COUNT, acceptance_rate=NUMBER, tokens=COUNT, model_calls=COUNT)
 FIELD = members(pointer=STRING, allowed_mass=MASS, intervened=COUNT, ended_by_limit=BOOLEAN)
 DIAGNOSTICS = {
     "tokens": members(total=COUNT, forced=COUNT, intervened=COUNT),
@@ -85,7 +85,7 @@ ANSWERS: dict[str, Shape] = {
         schema_hash=HASH, cache=TIER, compile_ms=NUMBER, minimum_tokens=COUNT, warnings=array(ref("Warning"))
     ),
     "StructuredChoice": members(
-        DIAGNOSTICS | {"attempts": ATTEMPTS},
+        DIAGNOSTICS | {"attempts": COUNT, "retry": RETRY},
         enforced=one_of("full", "partial"),
         complete=BOOLEAN,
         valid=nullable(BOOLEAN),

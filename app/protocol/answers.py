@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from app.findings import warnings_json
 from app.proof import judge
 from app.protocol.generation import Asked
 from app.protocol.tokens import token_text
@@ -76,16 +77,14 @@ def answer_body(asked: Asked, writer: Writer, result: Result) -> dict[str, Any]:
         whole = {"index": choice.index} | writer.whole(choice)
         choices.append(whole | ending_members(asked, writer, choice, result.schema, valid))
     body = new_frame(asked, writer).body(writer.kind, choices)
-    complete = all(choice.complete for choice in result.choices)
-    return body | {"usage": usage_body(result), "structured": schema_members(asked, result.schema, complete)}
+    known = schema_members(asked, result.schema, _all_complete(result))
+    return body | {"usage": usage_body(result), "structured": known}
 
 
 def answer_headers(asked: Asked, result: Result) -> dict[str, str]:
     """The response's own headers: where the time went, and which schema was used."""
-    timings = result.timings
-    rest = (("queue", timings.queue_ms), ("prefill", timings.prefill_ms))
-    complete = all(choice.complete for choice in result.choices)
-    return schema_headers(asked, result.schema, complete, dict(rest))
+    timings_ms = {"queue": result.timings.queue_ms, "prefill": result.timings.prefill_ms}
+    return schema_headers(asked, result.schema, _all_complete(result), timings_ms)
 
 
 def schema_headers(
@@ -132,7 +131,7 @@ def ending_members(
             "closed_early": choice.closed_early,
         }
         part |= _diagnostics(choice.diagnostics, asked.model) if choice.diagnostics else {}
-        part |= {"attempts": _attempts(choice.attempts)} if choice.attempts else {}
+        part |= _attempts(choice.attempts) if choice.attempts else {}
     return {
         "finish_reason": "stop" if closed_as_stop else writer.finish_reasons.get(choice.stop_reason, "length"),
         "stop_reason": choice.stop_reason,
@@ -145,14 +144,17 @@ def schema_members(asked: Asked, use: SchemaUse | None, complete: bool) -> dict[
     """What is known of the schema; `complete` says whether all texts are whole documents."""
     if use is None:
         return None
-    found = _warnings(asked, use, complete)
     return {
         "schema_hash": use.schema_hash,
         "cache": use.cache,
         "compile_ms": round(use.compile_ms, 3),
         "minimum_tokens": use.minimum_tokens,
-        "warnings": [{"pointer": f.pointer, "keyword": f.keyword, "reason": f.reason} for f in found],
+        "warnings": warnings_json(_warnings(asked, use, complete)),
     }
+
+
+def _all_complete(result: Result) -> bool:
+    return all(choice.complete for choice in result.choices)
 
 
 def _warnings(asked: Asked, use: SchemaUse, complete: bool) -> tuple[Finding, ...]:
@@ -168,14 +170,14 @@ def _warnings(asked: Asked, use: SchemaUse, complete: bool) -> tuple[Finding, ..
 
 def _attempts(attempts: Attempts) -> dict[str, Any]:
     """What a text that was drawn freely and judged has cost."""
-    return {
-        "made": attempts.made,
+    cost = {
         "judged": attempts.judged,
         "accepted": attempts.accepted,
         "acceptance_rate": attempts.acceptance_rate,
         "tokens": attempts.tokens,
         "model_calls": attempts.model_calls,
     }
+    return {"attempts": attempts.made, "retry": cost}
 
 
 def _diagnostics(bent: Diagnostics, model: LoadedModel) -> dict[str, Any]:

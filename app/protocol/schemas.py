@@ -6,17 +6,18 @@ the schema.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictStr
 
+from app.findings import errors_json, warnings_json
 from app.protocol.fields import Fields, parse, without_hints
 from app.protocol.models import model_named
 from app.protocol.structured import schema_value
 from engine import LoadedModel
-from schemas_cache import CompiledSchema, Finding, SchemaError, SchemaOptions, Source, schema_source
+from schemas_cache import CompiledSchema, SchemaError, SchemaOptions, Source, schema_source
 
 
 class SchemaBody(Fields):
@@ -87,13 +88,3 @@ def _hash_of(source: Source) -> str | None:
         return source.schema_hash
     except SchemaError:
         return None
-
-
-def errors_json(findings: Iterable[Finding]) -> list[dict[str, str]]:
-    """Findings that are errors."""
-    return [{"pointer": f.pointer, "keyword": f.keyword, "reason": f.reason, "hint": f.hint} for f in findings]
-
-
-def warnings_json(findings: Iterable[Finding]) -> list[dict[str, str]]:
-    """Findings that are warnings."""
-    return [{"pointer": f.pointer, "keyword": f.keyword, "reason": f.reason} for f in findings]

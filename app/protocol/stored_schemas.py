@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from app.protocol.schemas import warnings_json
+from app.findings import warnings_json
 from engine import SchemaUse
 from schemas_cache import StoredSchema
 

@@ -8,6 +8,13 @@ prompt again for every token.
 
 A `CachingModel` keeps what it computed of each token, so that a text may begin with what another has; and what it
 computes of a token and what it says of the next one are two steps, since the second is not always wanted whole.
+
+    tiles                       matrix products whose rows do not depend on each other
+    window_mlp                  the shipped models' type
+    llama/                      decoders with a KV cache
+    gguf_file, hf_folder        their checkpoints; gguf_tokenizer: the tokenizer of the first
+    models_folder, pull         where models lie, and how they are fetched
+    registry                    a name or a path -> a model ready to run
 """
 
 from __future__ import annotations
@@ -33,9 +40,7 @@ class Batch:
     token_ids: IntArray  # int32 (N,): the new tokens of all rows
     row_offsets: IntArray  # int32 (B + 1,): increasing; a row may be empty (its slot's logits are asked for again)
     slots: IntArray  # int32 (B,): distinct
-    inner: IntArray = field(
-        default_factory=_nothing
-    )  # int32 (M,): ascending indices into `token_ids`; never a row's last
+    inner: IntArray = field(default_factory=_nothing)  # int32 (M,): indices into `token_ids`, ascending; no row's last
 
 
 class Model(Protocol):

@@ -218,7 +218,7 @@ def _slip_of(word: str) -> str | None:
     bare = word.strip("$_").replace("_", "").replace("-", "").lower()
     if bare in plain:
         return None if word[0] in "$_" else plain[bare]
-    near = difflib.get_close_matches(bare, plain, n=1, cutoff=0.85)
+    near = difflib.get_close_matches(bare, plain, n=1, cutoff=0.84)
     return plain[near[0]] if near and len(near[0]) > 5 and near[0][0] == bare[0] else None
 
 

@@ -157,7 +157,12 @@ class Lowering:
         listed, values = facets.enumerations[0], self.listed(facets)
         if not values:
             self.dead_end(listed.pointer, listed.keyword, "none of the values satisfies the other keywords")
-        return alt(*(value_text(value, depth, self.options, self.characters) for value in values))
+            return NEVER
+        written = alt(*(value_text(value, depth, self.options, self.characters) for value in values))
+        if isinstance(written, Never):
+            lacking = "the value" if len(values) == 1 else "every value"
+            self.dead_end(listed.pointer, listed.keyword, f"the vocabulary lacks characters of {lacking}")
+        return written
 
     def complement(self, pointer: str) -> str:
         """The position of a subschema that holds exactly where another does not; raises `NoComplementError`."""

@@ -62,7 +62,9 @@ def together(members: Members, low: int, high: int | None) -> Expr:
     apart = [*members.listed, *(Member(part, required=False) for part in members.parts)]
     if members.any_order or high is not None:
         return _arranged(replace(members, listed=apart, more=NEVER), low, high)
-    return alt(*(_with_different(members, apart, low, count) for count in range(1, low + 1)))
+    # No more keys than `apart` are different, and the rest of `low` have to be declared: other counts are `NEVER`.
+    counts = range(max(1, low - len(members.declared)), min(low, len(apart)) + 1)
+    return alt(*(_with_different(members, apart, low, count) for count in counts))
 
 
 def _with_different(members: Members, apart: list[Member], low: int, count: int) -> Expr:

@@ -23,6 +23,7 @@ from schemas_cache.limits import MAX_MACHINE_STATES
 from schemas_cache.machines import MachineTooLargeError, machine_of, trim
 from schemas_cache.pattern import full_language
 from schemas_cache.spelling import Characters
+from schemas_cache.work import spend
 
 State = tuple[Any, ...]
 LETTERS = "0123456789+-.eE"
@@ -71,6 +72,7 @@ def number_machine(shape: str, conditions: Iterable[Condition], letters: str = L
             row.append(DEAD if following is None else number[following])
         if len(number) > MAX_MACHINE_STATES:
             raise MachineTooLargeError
+        spend(sum(map(bool, follow[state[0]])) * (1 + 2 * len(conditions)))
         rows.append(row)
         ends = zip(conditions, state[1:], strict=True)
         accepting.append(allowed[state[0]] and all(condition.holds(at) for condition, at in ends))

@@ -92,11 +92,13 @@ class _Object:
 
     def _declared(self, name: str, node: Node | None) -> Member:
         value = NEVER if node is None else self._value(node)
-        required = name in self.facets.required
-        if required and isinstance(value, Never):
-            reason = f'the property "{name}" is required and cannot have a value'
+        required, written = name in self.facets.required, self._member(name, value)
+        if required and isinstance(written, Never):
+            nameless = not isinstance(value, Never)
+            why = "has a name that the vocabulary cannot spell" if nameless else "cannot have a value"
+            reason = f'the property "{name}" is required and {why}'
             self.writing.dead_end(self.facets.required[name], "required", reason)
-        return Member(self._member(name, value), required)
+        return Member(written, required)
 
     def _member(self, name: str, value: Expr) -> Expr:
         return concat(string_literal(name, self.writing.characters), self.around.colon, mark(name, value))

@@ -130,6 +130,13 @@ def test_prompts_describe_the_record_that_is_expected() -> None:
     assert all(f"id: {task.expected['id']}\ntitle: {task.expected['title']}\n" in task.prompt for task in tasks)
 
 
+@pytest.mark.parametrize(("shared", "size", "beginnings"), [(False, 5, 20), (True, 150, 1)])
+def test_prompts_begin_alike_where_they_are_to(shared: bool, size: int, beginnings: int) -> None:
+    """Else a server that keeps prefixes could take most of one from another."""
+    tasks = Tasks(heading_schema(), 3, shared)
+    assert beginnings == len({tasks.record().prompt[:size] for _ in range(20)})
+
+
 def test_prompts_for_another_schema_show_it() -> None:
     """And expect nothing of the values."""
     task = Tasks({"type": "integer"}, 1).record()

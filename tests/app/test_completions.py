@@ -83,6 +83,15 @@ def test_fields_reach_the_engine(post: Any, engine: Any) -> None:
     assert isinstance(request.max_tokens, int)
 
 
+@pytest.mark.parametrize("huge", [2**63, 10**40, 1e300])
+def test_integers_beyond_the_machine(post: Any, engine: Any, huge: float) -> None:
+    """More than all tokens, and than the context, are all of them."""
+    post(top_k=huge, max_tokens=huge)
+    request, model = engine.requests[0][1], engine.models["tiny"]
+    assert len(model.tokenizer.vocabulary) == request.sampling.top_k
+    assert model.model.context_length == request.max_tokens
+
+
 @pytest.mark.parametrize(
     ("prompt", "ids"),
     [
@@ -98,6 +107,13 @@ def test_prompt_forms(post: Any, engine: Any, prompt: object, ids: object) -> No
     """Text, texts, ids and lists of ids are prompts; null is the empty one."""
     assert 200 == post(prompt=prompt).status_code
     assert ids == engine.requests[0][1].prompts
+
+
+@pytest.mark.parametrize(("prompt", "is_text"), [("abc", True), (["a", "b"], True), ([1, 2], False), ([[1]], False)])
+def test_only_text_is_healed(post: Any, engine: Any, prompt: object, is_text: bool) -> None:
+    """Text may end inside a token; token ids are what the model is meant to see."""
+    post(prompt=prompt)
+    assert is_text == engine.requests[0][1].heal_prompt
 
 
 def test_texts_begin_as_the_model_has_it(post: Any, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ import pytest
 import uvicorn
 from fastapi import FastAPI, Response
 
-from app.cli.serve import listen, server_config
 from app.main import create_app
+from app.server import listen, server_config
 from app.settings import Settings
 from engine import Engine
 

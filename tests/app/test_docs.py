@@ -23,7 +23,8 @@ from schemas_cache.limits import COMPILE_TIMEOUT_S
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BYTES = Vocabulary([*(bytes([byte]) for byte in range(256)), b""], [256])
-CODES = {error.code for error in (SchemaError, *SchemaError.__subclasses__())} | {"unknown_parameter"}
+SCHEMA_ERRORS: tuple[type[SchemaError], ...] = (SchemaError, *SchemaError.__subclasses__())
+CODES = {error.code for error in SCHEMA_ERRORS} | {"unknown_parameter"}
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
@@ -96,7 +97,7 @@ def test_keys_come_in_the_order_of_properties() -> None:
     """As declared by default; in every order where that is asked for."""
     schema = {"type": "object", "properties": {"b": {"const": 1}, "a": {"const": 2}}, "required": ["a", "b"]}
     draws = random.Random(1)
-    declared, free = (compile_schema(schema, BYTES, key_order=order) for order in ("declared", "any"))  # type: ignore[arg-type]
+    declared, free = (compile_schema(schema, BYTES, key_order=order) for order in ("declared", "any"))
     assert {'{"b": 1, "a": 2}'} == {walked(declared, draws) for _ in range(20)}
     assert {'{"b": 1, "a": 2}', '{"a": 2, "b": 1}'} == {walked(free, draws) for _ in range(40)}
 
@@ -105,7 +106,7 @@ def test_no_whitespace_mode_allows_blanks_without_bound() -> None:
     """Thirty blanks behind a colon are too many everywhere."""
     schema = {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]}
     for mode in ("spaced", "compact", "flexible", "pretty"):
-        matcher = compile_schema(schema, BYTES, whitespace=mode).matcher()  # type: ignore[arg-type]
+        matcher = compile_schema(schema, BYTES, whitespace=mode).matcher()
         blanks = [b'{"a":' + b" " * count for count in range(30)]
         assert not all(matcher.allows_bytes(data) for data in blanks)
 

@@ -21,7 +21,7 @@ from app.protocol.completions import CompletionBody
 from app.protocol.fields import parse
 from app.protocol.messages import Function, Message, RefusalPart, TextPart, ToolCall
 from app.settings import Settings
-from engine import ContextLengthError, Engine, EngineFailedError, QueueFullError, ShuttingDownError
+from engine import CacheTooSmallError, ContextLengthError, Engine, EngineFailedError, QueueFullError, ShuttingDownError
 from schemas_cache import CompileTimeoutError, DeadStateError, Finding, SchemaError, UnsatisfiableSchemaError
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
@@ -204,7 +204,6 @@ def test_field_rules(refusal: Any, fields: dict[str, Any], code: str, param: str
         ({"compile_timeout": 0}, "invalid_value", "compile_timeout"),
         ({"compile_timeout": 61}, "invalid_value", "compile_timeout"),
         ({"compile_timeout": "1"}, "invalid_type", "compile_timeout"),
-        ({"max_attempts": 3}, "unknown_parameter", "max_attempts"),
     ],
 )
 def test_structured_options(refusal: Any, options: dict[str, Any], code: str, param: str) -> None:
@@ -388,6 +387,7 @@ def test_unsupported_keywords(post: Any, engine: Any) -> None:
         (UnsatisfiableSchemaError([Finding("#", "type", "no value")]), 400, "unsatisfiable_schema", False),
         (CompileTimeoutError([Finding("#", "", "took 60 s")]), 400, "schema_compile_timeout", False),
         (ContextLengthError(2000, 1000), 400, "context_length_exceeded", False),
+        (CacheTooSmallError(2000, 3 << 20, 2 << 20), 400, "context_length_exceeded", False),
         (QueueFullError(2.5), 429, "queue_full", True),
         (QueueFullError(1000.0), 429, "queue_full", True),
         (ShuttingDownError(), 503, "shutting_down", True),

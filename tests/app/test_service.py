@@ -11,9 +11,9 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from app.cli.serve import listen
 from app.errors import ModelLoadingError
 from app.main import create_app
+from app.server import listen
 from app.settings import Settings
 from engine import Engine
 

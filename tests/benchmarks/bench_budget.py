@@ -24,7 +24,8 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from engine import LoadedModel, OnLimit, Request, load_model
-from engine.sequence import Choice, Job, choice_of, sequences_of
+from engine.request import Choice
+from engine.sequence import Job, choice_of, sequences_of
 from engine.step import Decoder
 from schemas_cache import CompiledSchema, Lookup, compile_source, schema_source
 from schemas_cache.limits import Limits

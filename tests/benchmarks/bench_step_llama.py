@@ -1,6 +1,6 @@
 """Steps of a Llama-type model by their parts, and what each part of the fast path brings.
 
-    python tests/benchmarks/bench_step_llama.py [--model smollm2-135m-instruct] [--rows 1 8 32] [--records 2] [--off ...]
+    python tests/benchmarks/bench_step_llama.py [--model NAME or PATH] [--rows 1 8 32] [--records 2] [--off NAME ...]
 
 Decodes records of one schema, after prompts of some 105 tokens that differ in their last words, with all slots taken as
 long as there are records. Prints, for each number of rows and each switch off in turn: milliseconds of a record, tokens
@@ -24,7 +24,8 @@ import numpy as np
 
 from engine.config import FastPath
 from engine.models.registry import LoadedModel, ModelNotFoundError, load_model
-from engine.sequence import Job, Request, Sampling, Sequence, choice_of, sequences_of
+from engine.request import Request
+from engine.sequence import Job, Sequence, choice_of, sequences_of
 from engine.step import Decoder
 from schemas_cache import CompiledSchema, Lookup, compile_source, schema_source
 
@@ -42,9 +43,9 @@ SCHEMA = {
 TOPICS = ("bread", "chess", "rivers", "glass", "bees", "maps", "tea", "clocks", "wool", "bridges")
 PROMPT = (
     "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
-    "<|im_start|>user\nWrite the record of one lesson as JSON: a number, a title of a few words, the level (beginner, "
-    "intermediate or advanced), up to three short tags, and whether it is still a draft. Use plain words, no line breaks, "
-    "and no other fields. The lesson is about {}.<|im_end|>\n<|im_start|>assistant\n"
+    "<|im_start|>user\nWrite the record of one lesson as JSON: a number, a title of a few words, the level "
+    "(beginner, intermediate or advanced), up to three short tags, and whether it is still a draft. Use plain words, "
+    "no line breaks, and no other fields. The lesson is about {}.<|im_end|>\n<|im_start|>assistant\n"
 )
 PARTS = ("forward_s", "mask_s", "sample_s", "advance_s")
 SWITCHES: dict[str, tuple[FastPath, bool]] = {  # and whether to jump forward
@@ -59,16 +60,11 @@ SWITCHES: dict[str, tuple[FastPath, bool]] = {  # and whether to jump forward
 
 def requests(model: LoadedModel, compiled: CompiledSchema, count: int, jump_forward: bool) -> Iterator[Sequence]:
     """So many records."""
+    source = schema_source(SCHEMA)
     for number in range(count):
         prompt = tuple(model.tokenizer.encode(PROMPT.format(TOPICS[number % len(TOPICS)]), special=True))
-        request = Request((prompt,), 200, sampling=Sampling(seed=number), source=schema_source(SCHEMA))
-        job = Job(
-            Request(**{**{name: getattr(request, name) for name in request.__slots__}, "jump_forward": jump_forward}),
-            Future(),
-            number,
-            submitted_s=0.0,
-            lookup=Lookup(compiled, "memory", 0.0),
-        )
+        request = Request((prompt,), 200, source=source, jump_forward=jump_forward)
+        job = Job(request, Future(), number, submitted_s=0.0, lookup=Lookup(compiled, "memory", 0.0))
         job.sequences = list(sequences_of(job, model.model.context_length))
         yield from job.sequences
 

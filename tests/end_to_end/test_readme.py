@@ -11,14 +11,17 @@ from typing import Any
 
 import pytest
 
+from engine.models.models_folder import default_home, find_model, models_folder
+
+MODEL = "smollm2-135m-instruct"
 README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
 ADDRESS = "http://127.0.0.1:8000"
 
 
 def blocks(language: str, word: str) -> list[Any]:
-    """Code of this language that has this word in it."""
-    found = re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-    return [pytest.param(code, id=f"{language}-{number}") for number, code in enumerate(found) if word in code]
+    """Code of this language that has this word in it, and asks a shipped model."""
+    found = enumerate(re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL))
+    return [pytest.param(code, id=f"{language}-{n}") for n, code in found if word in code and MODEL not in code]
 
 
 def run(*command: str) -> str:
@@ -51,3 +54,15 @@ def test_there_are_calls() -> None:
     """None was lost by a change of form."""
     assert len(blocks("sh", "curl")) >= 2
     assert blocks("python", "import openai")
+
+
+def test_the_call_to_a_language_model(start_server: Any, tmp_path: Path) -> None:
+    """It is answered as the page says; the model has to be on this machine."""
+    if find_model(default_home(), MODEL) is None:
+        pytest.skip(f"no {MODEL} on this machine: `katagami models pull {MODEL}` fetches it")
+    (call,) = [code for code in re.findall(r"^```sh\n(curl.*?)^```$", README, re.M | re.S) if MODEL in code]
+    (expected,) = re.findall(r"^answers `(.*)`\.$", README, re.MULTILINE)
+    (tmp_path / "models").symlink_to(models_folder(default_home()))
+    with start_server(tmp_path, "--model", MODEL) as server:
+        answer = json.loads(run("sh", "-c", call.replace(ADDRESS, server.url)))
+    assert expected == answer["choices"][0]["message"]["content"]

@@ -8,7 +8,8 @@ import pytest
 
 from engine.admission import LONGEST_WAIT_S, SHORTEST_WAIT_S, Admission
 from engine.errors import QueueFullError
-from engine.sequence import Job, Request
+from engine.request import Request
+from engine.sequence import Job
 
 DECODERS = ("one", "other")
 

@@ -14,7 +14,8 @@ import pytest
 from engine.budget import check_room, same_text
 from engine.errors import BudgetBelowMinimumError
 from engine.models.registry import load_model
-from engine.sequence import Job, OnLimit, Request, Sampling, Sequence, choice_of, sequences_of
+from engine.request import OnLimit, Request, Sampling
+from engine.sequence import Job, Sequence, choice_of, sequences_of
 from engine.step import Decoder
 from schemas_cache import (
     Lookup,

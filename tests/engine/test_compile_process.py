@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from engine import compile_process
 from engine.compile_process import CompileProcess, CompileProcesses
 from engine.compiler_pool import CompilerPool
 from engine.errors import EngineFailedError
@@ -26,6 +27,7 @@ from schemas_cache import (
     SchemaError,
     SchemaTooComplexError,
     Source,
+    Vocabulary,
     compile_source,
     schema_source,
 )
@@ -143,6 +145,50 @@ def test_a_compile_can_be_stopped(process: CompileProcess, deed: str) -> None:
     with pytest.raises(StoppedError):
         process.compile(asks_for(deed), TOY, DEFAULT_LIMITS)
     stopping.join()
+
+
+@pytest.fixture
+def never_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process ever gets as far as reading its pipe."""
+    monkeypatch.setattr(
+        compile_process, "command", lambda *_: [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
+    )
+
+
+@pytest.mark.usefixtures("never_ready")
+def test_a_process_that_never_begins_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for it is told so, and it is gone."""
+    monkeypatch.setattr(compile_process, "STARTING_S", 0.1)
+    before = set(psutil.Process().children())
+    one = CompileProcess(MADE_UP)
+    with pytest.raises(EngineFailedError, match=r"did not start within 0\.1 s"):
+        one.compile(schema_source(OBJECT), TOY, DEFAULT_LIMITS)
+    assert one.pid is None
+    assert set(psutil.Process().children()) <= before
+
+
+@pytest.mark.usefixtures("never_ready")
+def test_who_ends_the_work_does_not_wait_for_a_process_that_begins() -> None:
+    """Neither asking it to stop nor the end of the pool does, though nobody reads the pipe; nothing is left behind."""
+    before = set(psutil.Process().children())
+    large = Vocabulary([b"", *(f"token {number}".encode() for number in range(50_000))], [0])  # no pipe holds it
+    processes = CompileProcesses(1, MADE_UP)
+    told: list[Exception] = []
+
+    def work() -> None:
+        try:
+            processes(schema_source(OBJECT), large, limits=DEFAULT_LIMITS)
+        except Exception as error:  # looked at below
+            told.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    until(lambda: set(psutil.Process().children()) > before)
+    processes.stop(schema_source(OBJECT), large)
+    processes.close()
+    thread.join(WAIT_S)
+    assert [StoppedError] == list(map(type, told))
+    assert set(psutil.Process().children()) <= before
 
 
 def test_a_compile_that_everybody_left_is_stopped() -> None:

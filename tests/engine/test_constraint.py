@@ -7,15 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.constraint import (
-    Forcing,
-    Walk,
-    cut_at_stop,
-    drawable_words,
-    one_token_per_character,
-    whole_characters_end,
-)
-from engine.sequence import Request, Sampling, Sequence, choice_of
+from engine.constraint import Walk, cut_at_stop, drawable_words
+from engine.forcing import Forcing, one_token_per_character, whole_characters_end
+from engine.request import Request, Sampling
+from engine.sequence import Sequence, choice_of
 from schemas_cache import ForbiddenTokenError, Source, Vocabulary, choice_source, compile_source, regex_source
 from schemas_cache import schema_source as of_schema
 from tests.toy import CHARACTERS, END, SPECIAL, TOY, GreedyTokenizer, rows_for

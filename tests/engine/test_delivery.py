@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from engine.constraint import cut_at_stop
 from engine.delivery import Outlet, held_back
-from engine.sequence import Choice, Delta, Request, Sampling, Sequence, StreamEvent, TokenLogprobs, whole_characters
+from engine.request import Choice, Delta, Request, Sampling, StreamEvent, TokenLogprobs
+from engine.sequence import Sequence, whole_characters
 from tests.toy import TOY, rows_for
 
 

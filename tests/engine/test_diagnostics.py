@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from engine.diagnostics import LimitWatch, Position, diagnose
 from engine.places import Places
-from engine.sequence import Diagnostics, FieldMass, Request, Sampling, Sequence, Worst, choice_of
+from engine.request import Diagnostics, FieldMass, Request, Sampling, Worst
+from engine.sequence import Sequence, choice_of
 from schemas_cache import Matcher, SchemaOptions, Vocabulary, compile_source, regex_source, schema_source
 from tests.toy import CHARACTERS, TOY, ToyModel, decode, decoder_for, random_logits, rows_for
 from tests.toy import given as logits_of

@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.constraint import Forcing, Walk
+from engine.constraint import Walk
 from engine.errors import RowDeadError
-from engine.sequence import Request, Sampling, Sequence, choice_of
+from engine.forcing import Forcing
+from engine.request import Request, Sampling
+from engine.sequence import Sequence, choice_of
 from schemas_cache import Matcher, Vocabulary, compile_source, fill_masks, schema_source
 from tests.toy import GreedyTokenizer, ToyModel, decode, decoder_for, given, rows_for, scripted
 

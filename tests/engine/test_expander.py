@@ -14,7 +14,8 @@ import pytest
 
 from engine import expander
 from engine.constraint import Walk
-from engine.sequence import Request, Sampling, Sequence
+from engine.request import Request, Sampling
+from engine.sequence import Sequence
 from engine.step import Decoder
 from schemas_cache import Limits, SchemaTooComplexError, Vocabulary, compile_source, schema_source
 from schemas_cache.work import GrowthLock, Haste, NotNowError, working

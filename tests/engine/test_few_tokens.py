@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from engine.few_tokens import allowed_counts, fold
 from engine.outputs import Outputs
+from engine.request import Sampling
 from engine.sampling import Drawn, Outcome, Samplers, WordArray, apply_mask
-from engine.sequence import Sampling
 
 VOCABULARY = 4096
 SETTINGS = (

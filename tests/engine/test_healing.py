@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.healing import Healer
-from engine.sequence import Healing, Request, Sampling, Sequence, choice_of
+from engine.request import Request, Sampling
+from engine.sequence import Healing, Sequence, choice_of
 from schemas_cache import CompiledSchema, Vocabulary, compile_source, regex_source, schema_source
 from tests.toy import END, TOY, GreedyTokenizer, ToyModel, decode, decoder_for, random_logits, rows_for
 from tests.toy import given as logits_of
@@ -157,3 +158,22 @@ def test_a_vocabulary_of_single_characters_needs_no_healing() -> None:
     """No token goes on after another one."""
     vocabulary = Vocabulary([b"", b"a", b"b"], [0])
     assert Healer(vocabulary).of_end((1, 2), None) is None
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_healing_is_the_same_where_states_are_worked_out_beside(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that has to wait for a state begins and goes on as if it had been known."""
+
+    def answer() -> tuple[list[int], bytes]:
+        model = ToyModel(len(TOY), random_logits(len(TOY), 3))
+        prompts = [ids(b" ", *end) for end in ((b"a",), (b"ab",), (b'"',), (b"b", b'"'), (b"1",), (b"a", b"b"))]
+        asked = [
+            request(regex_source(pattern), prompt, jump_forward=jump) for prompt in prompts for jump in (True, False)
+        ]
+        rows = [row for one in asked for row in rows_for(one, TOY)]
+        decode(decoder_for(TOY, model, 4), rows)
+        return [token_id for row in rows for token_id in row.token_ids], b"|".join(bytes(row.data) for row in rows)
+
+    expected = answer()
+    monkeypatch.setattr("engine.expander.INLINE_WORK", 0)
+    assert expected == answer()

@@ -17,7 +17,8 @@ from engine.models import Batch
 from engine.outputs import Outputs
 from engine.penalties import offset_of
 from engine.recorder import Record, Recorder
-from engine.sequence import Request, Sampling, Sequence, TokenLogprobs, choice_of
+from engine.request import Request, Sampling, TokenLogprobs
+from engine.sequence import Sequence, choice_of
 from engine.step import Decoder
 from schemas_cache import Finding, Matcher, SchemaTooComplexError, Source, schema_source
 from tests.toy import CHARACTERS, TOY, Logits, ToyModel, decode, decoder_for, random_logits, rows_for

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.penalties import BANNED, Penalties, is_penalised, offset_of
-from engine.sequence import Job, Request, Sampling, Sequence, choice_of, sequences_of
+from engine.request import Request, Sampling
+from engine.sequence import Job, Sequence, choice_of, sequences_of
 from schemas_cache import schema_source
 from tests.toy import CHARACTERS, TOY, GreedyTokenizer, ToyModel, decode, decoder_for, rows_for, scripted
 from tests.toy import given as logits_of

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.request import Sampling
 from engine.sampling import (
     UNIFORMS_AHEAD,
     Outcome,
@@ -21,7 +22,6 @@ from engine.sampling import (
     are_allowed,
     draw_tokens,
 )
-from engine.sequence import Sampling
 
 V = 70  # three words, the last one not full
 W = 3

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
+from engine.request import Request
 from engine.scheduler import Scheduler
-from engine.sequence import Job, Request, Sequence, sequences_of
+from engine.sequence import Job, Sequence, sequences_of
 from engine.slots import Slots
 
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import EngineFailedError, RowDeadError
-from engine.sequence import Request, Sampling, Sequence, choice_of
+from engine.request import Request, Sampling
+from engine.sequence import Sequence, choice_of
 from schemas_cache import Finding, Matcher, SchemaTooComplexError, Source, Vocabulary, fill_masks, regex_source
 from schemas_cache import schema_source as of_schema
 from tests.toy import (

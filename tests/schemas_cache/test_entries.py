@@ -20,7 +20,7 @@ from schemas_cache.entries import (
     tables_from,
 )
 from schemas_cache.schema.options import SchemaOptions
-from schemas_cache.sight import CONTENT_BASED
+from schemas_cache.sight import is_shared, shared_digest
 from schemas_cache.source import choice_source, json_object_source, regex_source, schema_source
 from schemas_cache.vocabulary import Vocabulary
 
@@ -76,10 +76,11 @@ def test_a_stamp_tells_contents_apart() -> None:
 
 def test_rows_of_two_schemas_have_two_names_unless_digests_are_content() -> None:
     """A digest that depends on the numbers of one schema's states is never taken for another's."""
-    same = row_name(KEY, bytes(16)) == row_name(OTHER_KEY, bytes(16))
-    assert same == CONTENT_BASED
-    assert row_name(KEY, bytes(16)) == row_name(KEY, bytes(16))
-    assert row_name(KEY, bytes(16)) != row_name(KEY, bytes([1] * 16))
+    assert row_name(KEY, bytes(16)) == row_name(KEY, bytes(16)) != row_name(OTHER_KEY, bytes(16))
+    assert row_name(KEY, bytes(16)) != row_name(KEY, bytes([2] * 16))
+    shared = shared_digest("a text")
+    assert is_shared(shared)
+    assert row_name(KEY, shared) == row_name(OTHER_KEY, shared) == shared
 
 
 def test_a_label_says_what_an_entry_is() -> None:

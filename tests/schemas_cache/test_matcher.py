@@ -65,6 +65,24 @@ def test_mask_and_advance_agree(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
+def test_tokens_that_go_on_after_a_prefix(case: str) -> None:
+    """Those that begin with it, and whose rest may come next: by trying each; every token's beginnings, and none."""
+    rng, tokens, spelled = random.Random(case), compiled(case), VOCABULARY.token_bytes
+    prefixes = {data[:length] for data in spelled for length in (1, 2, len(data)) if data[:length]} | {b"no such token"}
+    for _ in range(3):
+        matcher = Matcher(tokens)
+        wander(matcher, rng, rng.randrange(6))
+        for prefix in prefixes:
+            expected = {
+                token_id
+                for token_id, data in enumerate(spelled)
+                if data.startswith(prefix) and data != prefix and matcher.allows_bytes(data[len(prefix) :])
+            }
+            assert expected == set(bits(matcher.mask_after(prefix)))
+            assert expected == set(bits(matcher.mask_after(prefix)))  # this one was kept
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_rollback_is_exact(case: str) -> None:
     """After k more tokens and k back, state and mask are as before; too many back is an error."""
     rng, matcher = random.Random(case), Matcher(compiled(case))

@@ -11,6 +11,7 @@ from schemas_cache.codec import pack, unpack
 from schemas_cache.finite import explore
 from schemas_cache.grammar import NEVER, Expr, Member, alt, byte_class, concat, joined, literal, mark, picks, repeat
 from schemas_cache.matcher import Matcher
+from schemas_cache.schema.members import Members, together
 from schemas_cache.snapshot import capture, restore
 from schemas_cache.token_index import token_index
 from tests.schemas_cache.machines import automaton_of, awkward_vocabulary, texts, tokens_of
@@ -153,3 +154,11 @@ def test_shortest_way_through_members_in_any_order_tries_no_orders() -> None:
     assert accepts(automaton, way.decode())
     assert len(way) - 1 == automaton.cost(automaton.walk(START, b"{"))
     assert len(automaton) < 3_000
+
+
+@pytest.mark.parametrize(("low", "possible"), [(3, True), (4, True), (5, False), (10**40, False)])
+def test_a_minimum_of_different_keys(low: int, possible: bool) -> None:
+    """Two declared members and two keys that are apart are four; more there cannot be, however many are asked for."""
+    apart = [byte_class([(0x78, 0x78)]), byte_class([(0x79, 0x79)])]
+    some = Members(members((False, False)), [], OTHER, COMMA, any_order=False, parts=apart)
+    assert possible is (together(some, low, None) != NEVER)

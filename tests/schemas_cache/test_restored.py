@@ -11,6 +11,7 @@ import pytest
 from schemas_cache.automaton import START
 from schemas_cache.codec import CorruptEntryError, pack, unpack
 from schemas_cache.compile import CompiledSchema, compile_source
+from schemas_cache.limits import Limits
 from tests.schemas_cache.tables import SOURCES, VOCABULARY, assert_same_masks
 
 TEXT = b'{"name": "ab", "children": [{"name": "c"}]}'
@@ -99,3 +100,26 @@ def test_a_snapshot_without_an_array_is_corrupt(name: str) -> None:
     del arrays[name]
     with pytest.raises(CorruptEntryError):
         load(pack(header, arrays))
+
+
+@pytest.mark.parametrize("name", ["tree", "integer"])
+def test_of_more_states_than_the_limit_allows_the_first_are_taken(name: str) -> None:
+    """What was learnt under larger limits: there is room for new ones, the dense table is left out, masks are equal."""
+    compiled = compile_source(SOURCES[name], VOCABULARY)
+    assert_same_masks(compiled, compiled, seed=5, steps=15)
+    data = compiled.dump()
+    limits = Limits(max_states=2 * (compiled.states - 4))
+    loaded = CompiledSchema.load(data, SOURCES[name], VOCABULARY, limits=limits)
+    assert (compiled.states - 4, False) == (loaded.states, loaded.exhausted)
+    assert loaded.tokens.dense is None
+    assert_same_masks(compiled, loaded, seed=5, steps=15)
+    assert is_built(loaded)
+
+
+def test_learning_from_others_leaves_room() -> None:
+    """However much another process has learnt, half of the states are left for what is decoded here."""
+    compiled, data = stored()
+    few = compile_source(SOURCES["tree"], VOCABULARY, limits=Limits(max_states=compiled.states))
+    few.unite(data)
+    assert (compiled.states // 2, False) == (few.states, few.exhausted)
+    assert_same_masks(compiled, few, seed=3, steps=4)

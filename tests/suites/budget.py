@@ -40,7 +40,8 @@ from engine.budget import check_room
 from engine.errors import BudgetBelowMinimumError
 from engine.models import Model
 from engine.models.registry import EMBEDDED_MODELS, load_model
-from engine.sequence import Job, Request, Sampling, choice_of, sequences_of
+from engine.request import Request, Sampling
+from engine.sequence import Job, choice_of, sequences_of
 from engine.sequence import Sequence as Row
 from engine.step import Decoder
 from engine.tokenizer import Tokenizer

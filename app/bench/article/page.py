@@ -45,7 +45,7 @@ def _run(report: Report) -> str:
     return (
         f"Made by `katagami bench article --records {report.records} --seed {report.seed}` in "
         f"{report.elapsed_s / 60:.1f} minutes on {report.machine}. Shares and sizes come out the same again. Times are "
-        "those of the processor, which a busy machine changes by a tenth or two; the article's are those of the clock."
+        "those of the processor, which a busy machine changes by up to a third; the article's are those of the clock."
     )
 
 

@@ -15,8 +15,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from engine import Choice, Engine, EngineConfig, Request, Sampling
-from engine.sequence import OnLimit
+from engine import Choice, Engine, EngineConfig, OnLimit, Request, Sampling
 from engine.training.corpus import RECORD_SCHEMA, Corpus, build_corpus
 from schemas_cache import Source, schema_source
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from app.bench.article.published import alone, beside, published
 from app.bench.article.report import Bars, Column, Experiment, Finding, Grid, Series
 from app.bench.article.subject import CHAR, RECORD, Judge, Subject, share
-from engine.sequence import OnLimit
+from engine import OnLimit
 from engine.training.corpus import RECORD_SCHEMA
 
 LIMITS = (80, 100, 120)

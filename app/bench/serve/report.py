@@ -43,7 +43,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class FreeText:
-    """Text without a schema: tokens per second of one server with one number of clients."""
+    """Text without a schema: tokens per second of one server with one number of clients, medians over turns."""
 
     server: str
     clients: int

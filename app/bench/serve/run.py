@@ -25,6 +25,7 @@ from app.bench.serve.tasks import Schema, Task, Tasks
 RECORDS_PER_CLIENT = 2  # of a turn
 MOST_TOKENS = 512
 FREE_TOKENS = 48
+FREE_REQUESTS, LEAST_FREE_TURNS = 8, 2
 
 T = TypeVar("T")
 Tell = Callable[[str], None]
@@ -46,6 +47,8 @@ class Plan:
         Numbers of clients, one after another.
     records : int
         Of each server and number of clients, at least; rounded up to whole turns.
+    shared_prefix : bool
+        Prompts begin alike, so that servers which keep prefixes show what they gain.
     """
 
     url: str
@@ -55,6 +58,7 @@ class Plan:
     clients: tuple[int, ...]
     records: int
     seed: int
+    shared_prefix: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ async def measure(plan: Plan, tell: Tell) -> Report:
     ServerError
         When a server does not answer.
     """
-    servers, tasks = await _find_all(plan), Tasks(plan.schema, plan.seed)
+    servers, tasks = await _find_all(plan), Tasks(plan.schema, plan.seed, plan.shared_prefix)
     for server in servers:  # compiles the schema, and fetches the weights from disk
         tell(f"{server.name}: the first record")
         await take_turn(server, [record_body(server, plan.schema, tasks.record())], 1)
@@ -148,15 +152,15 @@ def _ratio(turns: Sequence[Turn], others: Sequence[Turn]) -> float:
 
 async def _free_text(servers: Sequence[Server], tasks: Tasks, clients: int, tell: Tell) -> list[FreeText]:
     tell(f"{clients} clients, free text")
-    short, long = ([make() for _ in range(clients)] for make in (tasks.free, tasks.long))
-    found = []
-    for server in _rotated(servers, clients):
-        written = await take_turn(server, [_body(task, FREE_TOKENS) for task in short], clients)
-        read = await take_turn(server, [_body(task, 1) for task in long], clients)
-        decoded = sum(answer.completion_tokens for answer in written.answers) / written.elapsed_s
-        prefilled = sum(answer.prompt_tokens for answer in read.answers) / read.elapsed_s
-        found.append(FreeText(server.name, clients, decoded, prefilled))
-    return found
+    decode, prefill = ({server.name: list[float]() for server in servers} for _ in range(2))
+    for number in range(max(LEAST_FREE_TURNS, FREE_REQUESTS // clients)):
+        short, long = ([make() for _ in range(clients)] for make in (tasks.free, tasks.long))
+        for server in _rotated(servers, number):
+            written = await take_turn(server, [_body(task, FREE_TOKENS) for task in short], clients)
+            read = await take_turn(server, [_body(task, 1) for task in long], clients)
+            decode[server.name].append(sum(answer.completion_tokens for answer in written.answers) / written.elapsed_s)
+            prefill[server.name].append(sum(answer.prompt_tokens for answer in read.answers) / read.elapsed_s)
+    return [FreeText(name, clients, median(decode[name]), median(prefill[name])) for name in decode]
 
 
 def _rotated(items: Sequence[T], number: int) -> list[T]:

@@ -1,15 +1,16 @@
-"""Prompts for records, each with its own facts, and all with the same instruction in front.
+"""Prompts for records, each with its own facts.
 
-In: a schema and a seed. Out: `Task`. About 105 tokens each for SmolLM2, its chat template included, of which the first
-70 are the same for all, as they are where one program asks for many records: a server that keeps prefixes gains by it.
-For another schema than the article's the prompt shows the schema. Prompts for free text differ from their beginning on.
+In: a schema and a seed. Out: `Task`. About 105 tokens each for SmolLM2, its chat template included. Each begins with a
+number of its own, so that no server can take more than the template from another prompt; or, where a `shared` beginning
+is asked for, all begin with the same instruction, 70 tokens, as where one program asks for many records. For another
+schema than the article's the prompt shows the schema. Prompts for free text differ from their beginning on.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from itertools import count
 from random import Random
@@ -34,7 +35,7 @@ TASK = (
 )
 FREE_TASK = "Story {number}: {subject} {ending}. Tell it at length, with many details."
 FILLER = "The {number}th note on {subject} {ending} says what was tried and what came of it. "
-FILLERS = 40  # about 800 tokens
+FILLERS = 12  # about 280 tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +54,16 @@ def heading_schema() -> Schema:
 
 
 class Tasks:
-    """An endless supply of prompts, equal for equal seeds."""
+    """An endless supply of prompts, equal for equal seeds; with a `shared` beginning, or each with its own."""
 
-    def __init__(self, schema: Schema, seed: int) -> None:
-        self._random, self._numbers, self._schema = Random(seed), count(1), schema
+    def __init__(self, schema: Schema, seed: int, shared: bool = False) -> None:
+        self._random, self._numbers, self._schema, self._shared = Random(seed), count(seed), schema, shared
         self._is_heading = schema == heading_schema()
 
     def record(self) -> Task:
         """One that asks for a record."""
-        return self._heading() if self._is_heading else self._document()
+        task = self._heading() if self._is_heading else self._document()
+        return task if self._shared else replace(task, prompt=f"{next(self._numbers)}. {task.prompt}")
 
     def free(self) -> Task:
         """One that asks for free text."""
@@ -86,7 +88,7 @@ class Tasks:
 
     def _document(self) -> Task:
         schema = json.dumps(self._schema, ensure_ascii=False)
-        return Task(f"Number {next(self._numbers)}. Write a made-up JSON document that satisfies this schema: {schema}")
+        return Task(f"Write a made-up JSON document that satisfies this schema: {schema}")
 
     def _about(self) -> tuple[str, str]:
         return self._random.choice(SUBJECTS[self._random.choice(sorted(SUBJECTS))]), self._random.choice(ENDINGS)

@@ -9,6 +9,7 @@ import pytest
 from schemas_cache import Finding, SchemaError, Vocabulary, compile_schema
 
 BYTES = Vocabulary([bytes([byte]) for byte in range(256)], [])
+UNESCAPED = Vocabulary([bytes([byte]) for byte in range(128) if byte != 0x5C], [])  # no backslash
 LOOK = "say what the value may be, instead of what must stand beside it; several patterns can be combined by allOf"
 UNIQUE = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
 NOT_FINITE = "whether two elements are equal can be enforced for finitely many values only"
@@ -237,6 +238,25 @@ def test_the_whole_error(code: str, schema: Any, findings: list[Finding]) -> Non
     with pytest.raises(SchemaError) as raised:
         compile_schema(schema, BYTES)
     assert (code, findings) == (raised.value.code, list(raised.value.findings))
+
+
+@pytest.mark.parametrize(
+    ("schema", "findings"),
+    [
+        ({"const": "é"}, [Finding("#", "const", "the vocabulary lacks characters of the value")]),
+        ({"enum": ["é", {"ü": 1}]}, [Finding("#", "enum", "the vocabulary lacks characters of every value")]),
+        (
+            {"properties": {"é": {"const": 1}}, "required": ["é"], "type": "object"},
+            [Finding("#", "required", 'the property "é" is required and has a name that the vocabulary cannot spell')],
+        ),
+    ],
+)
+def test_what_the_vocabulary_cannot_spell(schema: Any, findings: list[Finding]) -> None:
+    """It is the vocabulary's fault and not the schema's, so the first finding says so; no text holds it otherwise."""
+    with pytest.raises(SchemaError) as raised:
+        compile_schema(schema, UNESCAPED)
+    assert [*findings, Finding("#", "", "no value satisfies all that is asked for here")] == list(raised.value.findings)
+    assert compile_schema(schema, BYTES).minimum_tokens > 0
 
 
 def test_the_text_of_a_finding() -> None:

@@ -100,6 +100,7 @@ def test_all_findings_come_at_once_in_document_order() -> None:
         ('did you mean "required"?', {"requird": ["a"]}),
         ('did you mean "string"?', {"type": "strng"}),
         ('did you mean "additionalProperties"?', {"additionalProperty": False}),
+        ('did you mean "properties"?', {"propertys": {"a": True}}),
         ('write "type": ["string", "null"] or add {"type": "null"} to anyOf', {"nullable": True}),
         ("present there: a, b", {"$defs": {"a": {}, "b": {}}, "$ref": "#/$defs/c"}),
         ('copy the definition into "$defs" and write "#/$defs/name"', {"$ref": "https://example.org/s"}),
