@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 
 from engine import expander
 from engine.constraint import Walk
+from engine.expander import Expander, Held
 from engine.request import Request, Sampling
 from engine.sequence import Sequence
 from engine.step import Decoder
@@ -131,6 +133,41 @@ def _until_over(one: Decoder, rows: list[Sequence]) -> list[Sequence]:
     while not (over := one.step()):
         assert time.monotonic() < deadline_s, "nothing ended"
     return over
+
+
+def test_who_has_nothing_else_to_do_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all rows wait for states; not where another model's rows have work, nor where one row can go on."""
+    waits: list[float] = []
+    ready = Expander.ready
+
+    def looked_at(self: Expander, wait_s: float) -> list[Held]:
+        waits.append(wait_s)
+        return ready(self, 0.0)
+
+    monkeypatch.setattr(Expander, "ready", looked_at)
+    with blocked(monkeypatch):
+        one = decoder_for(TOY, ToyModel(len(TOY), given(len(TOY), {9: 50.0})))
+        one.scheduler.add([lazy(request(SCHEMAS[0], 0), TOY)])
+        assert ([], False) == (one.step(), one.scheduler.idle)
+        assert one.stalled
+        one.step()
+        one.step(may_wait=False)
+        one.scheduler.add([lazy(request(None, 1, max_tokens=20), TOY)])
+        one.step()
+        assert not one.stalled
+        one.step()
+    assert [expander.WAIT_S, 0.0, expander.WAIT_S, 0.0] == waits
+
+
+def test_the_last_to_leave_puts_the_switch_interval_back() -> None:
+    """The expanders of several models come and go in any order."""
+    before_s, switching = sys.getswitchinterval(), expander.Switching()
+    with ExitStack() as first, ExitStack() as last:
+        first.enter_context(switching)
+        last.enter_context(switching)
+        first.close()
+        assert expander.SWITCH_INTERVAL_S == pytest.approx(sys.getswitchinterval())
+    assert before_s == sys.getswitchinterval()
 
 
 def test_a_row_that_is_dropped_while_it_waits_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
