@@ -6,7 +6,6 @@ docs/configuration.md lists them; a test keeps the two equal.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -18,16 +17,12 @@ from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from engine import EngineConfig
-from engine.models.llama.decoder import DEFAULT_CACHE_BYTES
+from engine.config import KV_CACHE_BYTES
+from engine.models.models_folder import default_home
 from schemas_cache import DEFAULT_LIMITS, MEMORY_BYTES, SIZE_LIMIT_BYTES
 
 PREFIX = "KATAGAMI_"
 ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#\sA-Z]+")
-
-
-def default_home() -> Path:
-    """Where the platform keeps caches: `$XDG_CACHE_HOME/katagami`, else `~/.cache/katagami`."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "katagami"
 
 
 class Settings(BaseSettings):
@@ -41,7 +36,7 @@ class Settings(BaseSettings):
     home: Path = Field(default_factory=default_home)
     cache_size_limit_bytes: int = Field(default=SIZE_LIMIT_BYTES, ge=2**20)
     cache_memory_limit_bytes: int = Field(default=MEMORY_BYTES, ge=2**20)
-    kv_cache_bytes: int = Field(default=DEFAULT_CACHE_BYTES, ge=2**20)
+    kv_cache_bytes: int = Field(default=KV_CACHE_BYTES, ge=2**20)
     max_running: int = Field(default=64, ge=1)
     max_queued: int = Field(default=256, ge=1)
     batch_invariant: bool = False

@@ -7,7 +7,7 @@ The life of a request, one file a stage:
     models/           new tokens in, logits out; the shipped models in embedded/, how they came about in training/
     request           what is asked, and what comes back
     sequence          the records between
-    compile_worker, compile_process        compiling in a process of its own
+    compile_worker, compile_process, compile_processes     compiling in processes of their own
     compiler_pool     the request's schema, compiled off all other threads
     budget            what a token limit leaves room for: documents that are ended in time
     forcing           text that a schema leaves no choice about, as tokens
@@ -25,8 +25,11 @@ The life of a request, one file a stage:
     step              schedule, forward, mask, sample, advance
     retry             texts drawn freely and judged, instead of a mask
     delivery          what of an answer under way may be shown, and its events
-    admission         who is taken, who is late, when to come again
-    runner            the thread that takes the steps; requests in and results out from any other
+    checks, admission what a model has room for; who is taken, who is late, when to come again
+    in_flight         requests on their way, each taken and ended once
+    judging           the trials that `retry` makes of them, judged on a thread beside
+    decode_thread     the thread that takes the steps
+    runner            the engine: requests in and results out, from any thread
 
 `errors` and `stats`, what can go wrong and the counters, are free to all.
 
@@ -42,8 +45,7 @@ Threads: `Engine` may be called from any; all else belongs to the decode thread.
 seed, not on what else runs, up to near-ties: floating-point sums change with the size of the batch.
 """
 
-from engine.compile_process import compiling_cache
-from engine.config import EngineConfig
+from engine.config import EngineConfig, compiling_cache
 from engine.errors import (
     BudgetBelowMinimumError,
     CacheTooSmallError,

@@ -27,7 +27,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 
-from engine.errors import EngineFailedError
+from engine.errors import unexpected
 from schemas_cache import CompiledSchema, Finding, Limits, SchemaError, SchemaTooComplexError, Source, Vocabulary
 from schemas_cache.token_index import token_index
 from schemas_cache.work import StoppedError, Work, working
@@ -142,7 +142,7 @@ class Worker:
             answer = Answer(error=out_of_memory(task.limits.max_memory_bytes), spent=True)
         except Exception as error:
             logger.exception("compiling a schema failed")
-            answer = Answer(error=EngineFailedError(f"compiling the schema failed: {type(error).__name__}: {error}"))
+            answer = Answer(error=unexpected(error, "compiling the schema failed: "))
         bound_memory(None)
         kept_bytes = address_space_bytes() - self._base_bytes
         return replace(answer, spent=answer.spent or kept_bytes > RETIRES_AT * allowed_bytes)

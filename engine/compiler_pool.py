@@ -28,8 +28,8 @@ from dataclasses import dataclass, field, replace
 from threading import Condition, Thread
 from time import monotonic
 
-from engine.compile_process import CompileProcesses
-from engine.errors import EngineFailedError
+from engine.compile_processes import CompileProcesses
+from engine.errors import EngineFailedError, unexpected
 from schemas_cache import (
     CompileTimeoutError,
     Finding,
@@ -309,4 +309,4 @@ def _told(order: Order, outcome: Outcome, now_s: float) -> Outcome:
 
 def _failure(error: Exception) -> EngineFailedError:
     logger.error("compiling a schema failed", exc_info=error)
-    return EngineFailedError(f"compiling the schema failed: {type(error).__name__}: {error}")
+    return unexpected(error, "compiling the schema failed: ")

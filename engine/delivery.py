@@ -13,13 +13,41 @@ text.
 
 from __future__ import annotations
 
+import asyncio
 import codecs
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import suppress
 
 from engine.request import Delta, StreamEvent
 from engine.sequence import Job, Sequence, choice_of
 
 Post = Callable[[list[StreamEvent]], None]
+
+
+class Mailbox:
+    """Where events are read on an event loop; made there, and filled from any thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._mail: asyncio.Queue[list[StreamEvent] | None] = asyncio.Queue()
+
+    def post(self, events: list[StreamEvent]) -> None:
+        """Hand events over."""
+        self._put(events)
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self._put(None)
+
+    async def read(self) -> AsyncIterator[StreamEvent]:
+        """All events, to the end."""
+        while (events := await self._mail.get()) is not None:
+            for event in events:
+                yield event
+
+    def _put(self, events: list[StreamEvent] | None) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody reads
+            self._loop.call_soon_threadsafe(self._mail.put_nowait, events)
 
 
 class Outlet:

@@ -76,3 +76,8 @@ class ShuttingDownError(KatagamiError):
 
     def __init__(self) -> None:
         super().__init__("the engine is shutting down")
+
+
+def unexpected(error: BaseException, doing: str = "") -> EngineFailedError:
+    """What is told of an exception that nobody foresaw, after the words for what was being done."""
+    return EngineFailedError(f"{doing}{type(error).__name__}: {error}")

@@ -34,7 +34,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.errors import EngineFailedError
+from engine.errors import unexpected
 from engine.outputs import Outputs
 from engine.sequence import Healing, Sequence
 from schemas_cache import KatagamiError
@@ -231,5 +231,5 @@ class Expander:
             return error
         except Exception as error:
             logger.exception("working out a state failed")
-            return EngineFailedError(f"{type(error).__name__}: {error}")
+            return unexpected(error)
         return None

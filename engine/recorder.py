@@ -204,8 +204,11 @@ class Recorder:
 
     def close(self, row: Sequence) -> None:
         """Sum up a row that is over and owes nothing."""
-        record = self._records.pop(row.slot, None)
-        if record is not None and row.error is None and record.request.diagnostics:
+        record = self._records.get(row.slot)
+        if record is None or record.row is not row:  # another's, where it never got a slot
+            return
+        del self._records[row.slot]
+        if row.error is None and record.request.diagnostics:
             limited = () if record.watch is None else record.watch.limited
             row.diagnostics = diagnose(record.positions, row.forced_tokens, limited)
 

@@ -126,7 +126,7 @@ class Trial:
         return replace(ending, attempts=attempts)
 
 
-def judged(row: Sequence) -> Verdict:
+def verdict_on(row: Sequence) -> Verdict:
     """Judge an attempt that is over; on any thread but the decode thread.
 
     Raises

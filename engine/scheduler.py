@@ -24,6 +24,7 @@ class Schedule:
 
     rows: list[Sequence]
     joined: list[Sequence]  # those of `rows` that are here for the first time
+    failed: list[tuple[Sequence, Exception]]  # those for which no slot could be made ready, and why
 
 
 class Scheduler:
@@ -72,12 +73,25 @@ class Scheduler:
     def schedule(self) -> Schedule:
         """Give slots to those who wait longest, and return all that have one."""
         joined: list[Sequence] = []
-        while self._waiting and (slot := self._slots.take(self._waiting[0])) is not None:
+        failed: list[tuple[Sequence, Exception]] = []
+        while self._waiting:
+            try:
+                slot = self._slots.take(self._waiting[0])
+            except Exception as error:  # memory that the system does not give, say: it would be the same again
+                failed.append((self._waiting.popleft(), error))
+                continue
+            if slot is None:
+                break
             row = self._waiting.popleft()
             row.slot = slot
             self._running[slot] = row
             joined.append(row)
-        return Schedule(self.running, joined)
+        return Schedule(self.running, joined, failed)
+
+    def clear_line(self) -> list[Sequence]:
+        """Forget the sequences without a slot, and return them."""
+        waiting, self._waiting = list(self._waiting), deque()
+        return waiting
 
     def holds(self, row: Sequence) -> bool:
         """Whether a sequence has a slot."""

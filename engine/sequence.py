@@ -185,7 +185,9 @@ def result_of(job: Job, choices: Iterable[Choice], now_s: float) -> Result:
             prefill_ms=(prefilled_s - started_s) * 1e3,
             decode_ms=(now_s - prefilled_s) * 1e3,
         ),
-        cached_tokens=sum(row.cached_tokens for row in job.sequences if row.index % job.request.n == 0),
+        cached_tokens=sum(
+            row.cached_tokens for row in job.sequences if row.index % job.request.n == 0 and row.attempt == 0
+        ),
     )
 
 

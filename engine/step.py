@@ -28,7 +28,7 @@ import numpy as np
 from engine.config import FastPath
 from engine.constraint import Walk, drawable_words
 from engine.drawing import Drawing
-from engine.errors import EngineFailedError, RowDeadError
+from engine.errors import EngineFailedError, RowDeadError, unexpected
 from engine.expander import NOT_NOW, WAIT_S, Expander, Held, Mark, NotNow
 from engine.feeding import Feed, batch_of, plan_feed
 from engine.forcing import Forcing
@@ -137,8 +137,11 @@ class Decoder:
         return self._leave()
 
     def abandon(self, error: Exception) -> list[Sequence]:
-        """Fail everything that runs, after a step broke off, and return all that is over."""
-        for row in self.scheduler.running:
+        """Fail everything that runs, after a step broke off, and return all that is over.
+
+        Where nothing ran, all that waits fails: else the next step would break off too, and the one after it.
+        """
+        for row in self.scheduler.running or self.scheduler.clear_line():
             if row not in self._over:
                 row.error = row.error or error
                 self._over.append(row)
@@ -149,6 +152,8 @@ class Decoder:
         if self._expander.waiting:
             self._rejoin(WAIT_S if may_wait and self.stalled else 0.0)
         schedule = self.scheduler.schedule()
+        for row, error in schedule.failed:
+            self._guarded(row, self._fail, row, error)
         for row in schedule.joined:
             self._guarded(row, self._join, row)
         rows = schedule.rows
@@ -308,14 +313,17 @@ class Decoder:
         outcome: object = None
         try:
             outcome = action(*arguments)
-        except KatagamiError as error:
-            row.error = error
         except Exception as error:
-            logger.exception("choice %d of a request failed", row.index)
-            row.error = EngineFailedError(f"{type(error).__name__}: {error}")
+            self._fail(row, error)
         if row.over and row not in self._over:
             self._over.append(row)
         return outcome
+
+    def _fail(self, row: Sequence, error: Exception) -> None:
+        if not isinstance(error, KatagamiError):
+            logger.error("choice %d of a request failed", row.index, exc_info=error)
+            error = unexpected(error)
+        row.error = error
 
     def _record(self, rows: list[Sequence], outputs: Outputs) -> None:
         """Keep the probabilities that some of the rows want; those that owe none any more may leave."""
@@ -328,9 +336,15 @@ class Decoder:
         over = [row for row in self._over if not self._recorder.owes(row)]
         self._over = []
         for row in over:
-            self._expander.forget(row)
-            self._recorder.close(row)
-            self.scheduler.release(row)
-            self.counters.forced_tokens += row.forced_tokens
-            self.counters.sampled_tokens += len(row.token_ids) - row.forced_tokens
+            try:
+                self._part_with(row)
+            except Exception as error:
+                self._fail(row, error)
         return over
+
+    def _part_with(self, row: Sequence) -> None:
+        self._expander.forget(row)
+        self.scheduler.release(row)
+        self._recorder.close(row)
+        self.counters.forced_tokens += row.forced_tokens
+        self.counters.sampled_tokens += len(row.token_ids) - row.forced_tokens

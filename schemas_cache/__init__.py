@@ -25,7 +25,7 @@ The pipeline, in order, one file a stage:
     restored, snapshot, codec              tables as arrays, as bytes, and back
     compile                  all of the above in a row
     bytes_cache, row_file, disk            bytes on disk, shared by processes: entries, and mask rows
-    entries, memory, write_behind, store   what was compiled and learnt, in memory and on disk
+    entries, memory, flights, write_behind, store          what was compiled and learnt, in memory and on disk
     warming                  what decoding will ask for, learnt ahead
     show                     each stage as text and as Graphviz
 

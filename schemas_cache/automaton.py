@@ -124,7 +124,8 @@ class Automaton:
         if len(unknown):
             pairs = states[unknown].astype(np.int64) * 256 + letters[unknown]
             for pair in np.unique(pairs).tolist():
-                self._expand(pair >> 8, pair & 255)
+                if self.next_state[pair >> 8, pair & 255] == UNKNOWN:  # one expansion makes several classes known
+                    self._expand(pair >> 8, pair & 255)
             following = self.next_state[states, letters]
         return following
 
@@ -300,7 +301,11 @@ class Automaton:
             size_mb, limit_mb = self.size_bytes >> 20, self.limits.max_memory_bytes >> 20
             raise self._too_complex("bytes", f"{size_mb} MB, and the limit is {limit_mb} MB")
         self._make_room(state + 1)
-        self.next_state[state] = np.where(self.closure.live_letters(configurations), UNKNOWN, DEAD)
+        only = self.closure.only_letter(configurations)
+        if only >= 0:
+            self.next_state[state, only] = UNKNOWN
+        else:
+            self.next_state[state] = np.where(self.closure.live_letters(configurations), UNKNOWN, DEAD)
         self.configurations.append(configurations)
         self._pairs += len(configurations)
         self.accepting.append(accepting)

@@ -84,7 +84,7 @@ class Closure:
             for to in self._by_letter(state).get(letter, ()):
                 seeds[to] = self._frames.union(seeds[to], frame) if to in seeds else frame
         if len(seeds) == 1:  # inside of names and texts mostly, and then hardly anything has to be done
-            (to, frame), = seeds.items()
+            ((to, frame),) = seeds.items()
             onward = self._onward.get(to)
             if onward is None:
                 local = self._local(to)
@@ -96,6 +96,8 @@ class Closure:
 
     def alike(self, configurations: Configurations, letter: int) -> int:
         """Return the classes, as bits, whose edges lead where those of `letter` lead; it is one of them."""
+        if len(configurations) == 1 and len(self._by_letter(configurations[0][0])) == 1:
+            return 1 << letter
         found = -1
         for state, _ in configurations:
             groups = self._groups.get(state)
@@ -151,6 +153,11 @@ class Closure:
             reason = f"a state needs {len(reached)} configurations, and the limit is {MAX_CONFIGURATIONS}"
             raise SchemaTooComplexError([Finding("#", "", reason, "let fewer optional members or branches come next")])
         return tuple(sorted(reached.items())), accepting
+
+    def only_letter(self, configurations: Configurations) -> int:
+        """Return the class that has an edge, or -1 where that is not easily seen to be one alone."""
+        letters = self._by_letter(configurations[0][0]) if len(configurations) == 1 else ()
+        return next(iter(letters)) if len(letters) == 1 else -1
 
     def live_letters(self, configurations: Configurations) -> NDArray[np.bool_]:
         """Which classes have an edge, bool (C,)."""

@@ -27,6 +27,7 @@ from schemas_cache.matcher import Matcher
 from schemas_cache.pattern import full_language
 from schemas_cache.schema import SchemaOptions, choice_grammar, json_object_grammar, lower
 from schemas_cache.schema.options import AdditionalProperties, KeyOrder, Whitespace
+from schemas_cache.shared_rows import SharedRows
 from schemas_cache.snapshot import capture, restore, unite
 from schemas_cache.source import Source, regex_source, schema_source
 from schemas_cache.spelling import utf8
@@ -119,6 +120,11 @@ class CompiledSchema:
     def rows(self) -> int:
         """How many mask rows are known."""
         return self.tokens.rows.distinct
+
+    @property
+    def shared_rows(self) -> SharedRows:
+        """Mask rows that this has in common with all schemas of its vocabulary; not in `size_bytes`."""
+        return self.tokens.index.shared_rows
 
     @property
     def rows_computed(self) -> int:

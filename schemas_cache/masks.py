@@ -8,6 +8,11 @@ A row's key is a digest of what one token can see: NFA states, counts clipped be
 the longest token cannot reach. So the positions of a long string and the elements of an array share rows, and rows
 learnt by different processes merge without conflict.
 
+Inside strings the key says so in words that mean the same in every schema (see `text_sight`), and the row is shared by
+all schemas of the vocabulary. A state that is inside a string and in something else too (a key that may be a declared
+name or any other) allows what either allows: the shared row, and the few tokens that the rest takes. Elsewhere a row
+costs little more than such a key would: a handful of bytes can follow, and the keys are those of one schema.
+
 Rows that were learnt before a restart, or by other processes, are asked for with `stored` before they are computed.
 
 A vocabulary with holes is the exception on both counts: see `reach`.
@@ -16,7 +21,8 @@ In the body of a free string every plain token (whole characters, none of which 
 those no longer than the characters left; only the trie of the other tokens is walked.
 
 Cost: a look-up for a state seen before; a digest (some tens of microseconds) for a new state whose row is known; a walk
-otherwise. Rejected: deciding by a token's first character, which lets broken texts through.
+otherwise, of 0.1 ms where few bytes can follow and 0.4 ms and more in strings. Rejected: deciding by a token's first
+character, which lets broken texts through.
 
 Threads: any number may read and compute; rows are added under the automaton's lock.
 """
@@ -217,7 +223,7 @@ class MaskRows:
         return self._known_texts
 
     def _split(self, state: int) -> tuple[Configurations, Configurations]:
-        """Tell apart what is inside texts and what is not, where there is something to share; two times () elsewhere."""
+        """Tell apart what is inside texts and what is not; twice () where there is nothing worth sharing."""
         automaton = self.automaton
         configurations = automaton.configurations[state]
         if self.reach is not None or automaton.accepting[state] or not len(automaton.nfa.text_first):

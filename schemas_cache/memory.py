@@ -2,7 +2,8 @@
 
 In: entries as they are compiled or loaded. Out: those asked for, and those that have to leave. Cost: a dictionary
 look-up; measuring all takes some microseconds for each entry. They go on learning while text is decoded, so they are
-measured again and again, not only when they come. What leaves is freed once the sequences that use it are over.
+measured again and again, not only when they come; mask rows that schemas share count once. What leaves is freed once
+the sequences that use it are over.
 """
 
 from __future__ import annotations
@@ -82,25 +83,30 @@ class MemoryTier:
             return entry
 
     def put(self, entry: Entry) -> list[Entry]:
-        """Add an entry and return those that had to go for it; the new one always stays."""
+        """Add an entry and return those that had to go for it, one of its key too; the new one always stays."""
         with self._mutex:
+            replaced = [self._entries.pop(entry.key)] if entry.key in self._entries else []
             self._entries[entry.key] = entry
-            self._entries.move_to_end(entry.key)
             self._measured_bytes += entry.compiled.size_bytes
             is_within = self._measured_bytes <= self.max_bytes and len(self._entries) <= self.max_entries
-        return [] if is_within else self.trim()
+        return replaced if is_within else [*replaced, *self.trim()]
 
     def trim(self) -> list[Entry]:
         """Measure all entries, and take out those used longest ago while they are too many or too large."""
         with self._mutex:
             self._trimmed_s = time.monotonic()
-            total_bytes = sum(each.compiled.size_bytes for each in self._entries.values())
+            total_bytes = sum(each.compiled.size_bytes for each in self._entries.values()) + self._shared_bytes()
             evicted = []
             while len(self._entries) > 1 and (len(self._entries) > self.max_entries or total_bytes > self.max_bytes):
                 evicted.append(self._entries.popitem(last=False)[1])
                 total_bytes -= evicted[-1].compiled.size_bytes
             self._measured_bytes = total_bytes
             return evicted
+
+    def _shared_bytes(self) -> int:
+        """Memory of the mask rows that the schemas of each vocabulary share; they stay when entries go."""
+        shared = {id(rows): rows.size_bytes for rows in (each.compiled.shared_rows for each in self._entries.values())}
+        return sum(shared.values())
 
     def trim_if_due(self) -> list[Entry]:
         """Trim, unless that was done a moment ago."""

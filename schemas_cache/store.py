@@ -6,8 +6,8 @@ cost. Cost: a dictionary lookup from memory; a few milliseconds from disk; a com
 The key is SHA-256 over the source's digest (content without annotations, and options), the vocabulary's fingerprint and
 the format version. Limits are no part of it: they decide whether tables are made, not what they say.
 
-*Single flight.* Callers that ask for one key at the same time share one compile. Within a process they wait for the
-first one's result and get the same tables or the same error. Across processes they wait for a lock in the folder, which
+Callers that ask for one key at the same time share one compile. Within a process they wait for the first one's result
+and get the same tables or the same error (`flights`). Across processes they wait for a lock in the folder, which
 its holder keeps until the tables are on disk. A process that dies frees the lock at once; for one that hangs the others
 wait no longer than half the time allowed, then they compile for themselves with what is left. Errors are not kept: the
 next call tries again.
@@ -19,15 +19,13 @@ would serialise hits.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 import weakref
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from schemas_cache.codec import Bytes, CorruptEntryError
 from schemas_cache.compile import CompiledSchema, compile_source
@@ -42,7 +40,7 @@ from schemas_cache.entries import (
     stamp_of,
     tables_from,
 )
-from schemas_cache.errors import CompileTimeoutError, Finding
+from schemas_cache.flights import Flight, Flights, Tier
 from schemas_cache.limits import DEFAULT_LIMITS, Limits
 from schemas_cache.memory import MEMORY_BYTES, Entry, MemoryTier
 from schemas_cache.schema.options import AdditionalProperties, KeyOrder, SchemaOptions, Whitespace
@@ -52,9 +50,6 @@ from schemas_cache.write_behind import WRITE_DELAY_S, WriteBehind
 
 MEMORY_ENTRIES = 4096  # beside the bound in bytes: it keeps measuring them all cheap
 LOCK_SHARE = 0.5  # of the time allowed, for waiting for another process
-
-
-Tier = Literal["memory", "disk", "miss"]
 
 logger = logging.getLogger(__name__)
 
@@ -91,14 +86,6 @@ class CacheSizes:
 
     tables_bytes: int = 0
     rows_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Flight:
-    """A lookup under way, and how long its leader may compile."""
-
-    timeout_s: float
-    result: Future[tuple[CompiledSchema, Tier]] = field(default_factory=Future)
 
 
 class SchemaCache:
@@ -139,8 +126,7 @@ class SchemaCache:
         self.limits = limits
         self._compile, self._load = compile_function, load_function
         self._memory = MemoryTier(memory_entries, memory_bytes)
-        self._flights: dict[str, Flight] = {}
-        self._boarding = threading.Lock()  # over "in memory, else in flight, else a new flight"
+        self._flights = Flights(self._memory)
         self._disk: DiskTier | None = None
         self._writer: WriteBehind | None = None
         if folder is not None:
@@ -171,14 +157,14 @@ class SchemaCache:
         key = cache_key(source, vocabulary)
         while True:
             left_s = allowed_s - (time.monotonic() - start_s)
-            boarded, leads = self._board(key, left_s)
+            boarded, leads = self._flights.board(key, left_s)
             found: tuple[CompiledSchema, Tier] | None
             if isinstance(boarded, Entry):
                 found = boarded.compiled, "memory"
             elif leads:
-                found = self._lead(key, boarded, source, vocabulary)
+                found = self._lead(boarded, source, vocabulary)
             else:
-                found = _follow(boarded, left_s, allowed_s)
+                found = boarded.follow(left_s, allowed_s)
             if found is not None:
                 self._submit(self._memory.trim_if_due())
                 return Lookup(*found, compile_ms=(time.monotonic() - start_s) * 1000)
@@ -187,29 +173,13 @@ class SchemaCache:
         """Return the compiled schema from memory or disk; None where it has to be compiled, or is on its way."""
         start_s = time.monotonic()
         key = cache_key(source, vocabulary)
-        boarded, leads = self._board(key, 0.0)
+        boarded, leads = self._flights.board(key, 0.0)
         if isinstance(boarded, Entry):
             return Lookup(boarded.compiled, "memory", compile_ms=(time.monotonic() - start_s) * 1000)
-        entry = self._lead_to_disk(key, boarded, source, vocabulary) if leads else None
+        entry = self._lead_to_disk(boarded, source, vocabulary) if leads else None
         if entry is None:
             return None
         return Lookup(entry.compiled, "disk", compile_ms=(time.monotonic() - start_s) * 1000)
-
-    def _lead_to_disk(self, key: str, flight: Flight, source: Source, vocabulary: Vocabulary) -> Entry | None:
-        """Load for everybody on the flight; where there is nothing on disk, they start again."""
-        entry, evicted = None, list[Entry]()
-        try:
-            entry = self._from_disk(key, source, vocabulary)
-        finally:
-            with self._boarding:
-                evicted = self._memory.put(entry) if entry else []
-                del self._flights[key]
-            if entry is None:
-                flight.result.cancel()
-        if entry is not None:
-            flight.result.set_result((entry.compiled, "disk"))
-            self._submit([entry, *evicted])
-        return entry
 
     def compile_schema(
         self,
@@ -273,34 +243,28 @@ class SchemaCache:
         if self._writer is not None:
             self._close()
 
-    def _board(self, key: str, timeout_s: float) -> tuple[Entry | Flight, bool]:
-        """Return the entry in memory, else the flight to it; and whether the caller has to lead the flight."""
-        with self._boarding:
-            boarded = self._memory.get(key) or self._flights.get(key)
-            if boarded is not None:
-                return boarded, False
-            flight = self._flights[key] = Flight(timeout_s)
-            return flight, True
-
-    def _lead(self, key: str, flight: Flight, source: Source, vocabulary: Vocabulary) -> tuple[CompiledSchema, Tier]:
+    def _lead(self, flight: Flight, source: Source, vocabulary: Vocabulary) -> tuple[CompiledSchema, Tier]:
         """Load or compile for everybody on the flight."""
         try:
-            entry = self._from_disk(key, source, vocabulary) or self._from_compile(key, flight, source, vocabulary)
-        except BaseException as error:
-            with self._boarding:
-                del self._flights[key]
-            if isinstance(error, Exception):
-                flight.result.set_exception(error)
-            else:  # an interrupt is this thread's own: the others start again
-                flight.result.cancel()
+            entry = self._from_disk(flight.key, source, vocabulary) or self._from_compile(flight, source, vocabulary)
+        except BaseException as error:  # an interrupt is this thread's own: the others start again
+            self._flights.give_up(flight, error if isinstance(error, Exception) else None)
             raise
         tier: Tier = "miss" if entry.tables_generation < 0 else "disk"
-        with self._boarding:
-            evicted = self._memory.put(entry)
-            del self._flights[key]
-        flight.result.set_result((entry.compiled, tier))
-        self._submit([entry, *evicted])
+        self._submit([entry, *self._flights.land(flight, entry, tier)])
         return entry.compiled, tier
+
+    def _lead_to_disk(self, flight: Flight, source: Source, vocabulary: Vocabulary) -> Entry | None:
+        """Load for everybody on the flight; where there is nothing on disk, they start again."""
+        entry: Entry | None = None
+        try:
+            entry = self._from_disk(flight.key, source, vocabulary)
+        finally:
+            if entry is None:
+                self._flights.give_up(flight, None)
+        if entry is not None:
+            self._submit([entry, *self._flights.land(flight, entry, "disk")])
+        return entry
 
     def _from_disk(self, key: str, source: Source, vocabulary: Vocabulary) -> Entry | None:
         """Load tables and learnt rows; a corrupt entry is deleted, so that it is written anew."""
@@ -318,19 +282,19 @@ class SchemaCache:
         self._share_rows(entry)
         return entry
 
-    def _from_compile(self, key: str, flight: Flight, source: Source, vocabulary: Vocabulary) -> Entry:
+    def _from_compile(self, flight: Flight, source: Source, vocabulary: Vocabulary) -> Entry:
         """Compile, unless another process has while this one waited for the lock."""
         start_s = time.monotonic()
         with ExitStack() as holding:
-            hold = None if self._disk is None else self._disk.lock(key, LOCK_SHARE * flight.timeout_s)
+            hold = None if self._disk is None else self._disk.lock(flight.key, LOCK_SHARE * flight.timeout_s)
             if hold is not None:
                 holding.enter_context(hold)
-            loaded = self._from_disk(key, source, vocabulary)
+            loaded = self._from_disk(flight.key, source, vocabulary)
             if loaded is not None:
                 return loaded
             left_s = flight.timeout_s - (time.monotonic() - start_s)
             compiled = self._compile(source, vocabulary, limits=replace(self.limits, compile_timeout_s=left_s))
-            entry = Entry(key, compiled, hold=holding.pop_all())
+            entry = Entry(flight.key, compiled, hold=holding.pop_all())
         self._share_rows(entry)
         return entry
 
@@ -345,18 +309,3 @@ class SchemaCache:
         if self._writer is not None:
             for entry in entries:
                 self._writer.submit(entry)
-
-
-def _follow(flight: Flight, left_s: float, allowed_s: float) -> tuple[CompiledSchema, Tier] | None:
-    """Wait for another caller's result; None where it gave up on grounds that do not hold for this one."""
-    try:
-        return flight.result.result(max(left_s, 0.0))
-    except CancelledError:
-        return None
-    except CompileTimeoutError:
-        if flight.timeout_s >= left_s:
-            raise
-        return None
-    except TimeoutError:
-        reason = f"compiling took longer than {allowed_s:g} s"
-        raise CompileTimeoutError([Finding("#", "", reason, "allow more time, or simplify the schema")]) from None

@@ -47,7 +47,7 @@ class TextSight:
 
     def split(self, configurations: Configurations) -> tuple[Configurations, Configurations]:
         """Tell apart what is inside a text or at its closing quote, and what is not."""
-        inside, elsewhere = [], []
+        inside, elsewhere = list[tuple[int, int]](), list[tuple[int, int]]()
         for pair in configurations:
             (inside if self._is_seen(*pair) else elsewhere).append(pair)
         return tuple(inside), tuple(elsewhere)
@@ -107,7 +107,7 @@ class TextSight:
             self._open.add(key)
             try:
                 configurations, accepting = self._automaton.closure.close({leave: frame})
-                is_seen = not accepting and all([self._is_seen(*pair) for pair in configurations])
+                is_seen = not accepting and all(self._is_seen(*pair) for pair in configurations)
                 known = shared_digest(self._describe(configurations)).hex() if is_seen else ""
             finally:
                 self._open.discard(key)

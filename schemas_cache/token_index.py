@@ -57,6 +57,14 @@ class TokenIndex:
         """How many nodes of `trie` follow one."""
         return self._child_end[node] - self._child_start[node]
 
+    def children_among(self, node: int, following: list[int]) -> list[tuple[int, int]]:
+        """Each of some bytes with the node of `trie` after it, where there is one."""
+        first, end = self._child_start[node], self._child_end[node]
+        if end - first <= len(following):
+            return [(self._bytes[child], child) for child in range(first, end) if self._bytes[child] in following]
+        found = [(byte, self._bytes.find(byte, first, end)) for byte in following]
+        return [pair for pair in found if pair[1] != NO_NODE]
+
     def is_token(self, node: int) -> bool:
         """Whether a token ends at a node of `trie`."""
         return self._token_start[node] < self._token_start[node + 1]

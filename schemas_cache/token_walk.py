@@ -1,9 +1,9 @@
 """Which tokens a state allows: byte by byte where few bytes can follow, and by whole levels of the trie elsewhere.
 
 In: an `Automaton`, a `TokenIndex` and a state. Out: token ids. Inside names, punctuation and literals a handful of
-bytes can follow, in numbers some more, and numpy's cost for each operation is many times that of looking the few nodes up one by one: 20 us
-instead of 250. Where many bytes can follow, the nodes met there go on together in `trie.walk_on`. Both decide over all
-bytes of a token. Source: ours.
+bytes can follow, in numbers some more, and numpy's cost for each operation is many times that of looking the few nodes
+up one by one: 20 us instead of 250. Where many bytes can follow, the nodes met there go on together in `trie.walk_on`.
+Both decide over all bytes of a token. Source: ours.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from schemas_cache.automaton import DEAD, Automaton
-from schemas_cache.token_index import NO_NODE, TokenIndex
+from schemas_cache.token_index import TokenIndex
 from schemas_cache.trie import Int32, walk_on
 from schemas_cache.work import spend
 
@@ -32,9 +32,9 @@ def allowed_tokens(automaton: Automaton, index: TokenIndex, state: int) -> tuple
         if following is None or (len(following) > _FEW and node != ROOT and index.children(node) > _FEW):
             wide.append((node, at))
             continue
-        for byte in following:
-            child = index.child(node, byte)
-            if child != NO_NODE and (to := automaton.step(at, byte)) != DEAD:
+        for byte, child in index.children_among(node, following):
+            to = automaton.step(at, byte)
+            if to != DEAD:
                 todo.append((child, to))
                 if index.is_token(child):
                     found += index.tokens_at(child)

@@ -15,7 +15,7 @@ from app.server import run_server
 from app.settings import Settings
 from app.words import reason_of
 from engine import LoadedModel, load_model
-from engine.models.llama.decoder import DEFAULT_CACHE_BYTES
+from engine.config import KV_CACHE_BYTES
 from schemas_cache import DEFAULT_LIMITS, MEMORY_BYTES, SIZE_LIMIT_BYTES
 
 
@@ -33,7 +33,7 @@ def serve(
         int | None, typer.Option(help="Bytes of compiled schemas in memory.", show_default=f"{MEMORY_BYTES}")
     ] = None,
     kv_cache: Annotated[
-        int | None, typer.Option(help="Bytes of keys and values, each model.", show_default=f"{DEFAULT_CACHE_BYTES}")
+        int | None, typer.Option(help="Bytes of keys and values, each model.", show_default=f"{KV_CACHE_BYTES}")
     ] = None,
     max_running: Annotated[int | None, typer.Option(help="Sequences decoded at once.", show_default="64")] = None,
     max_queued: Annotated[int | None, typer.Option(help="Requests that may wait.", show_default="256")] = None,

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from gguf.quants import dequantize
 
-from engine.models.llama.config import FloatArray, LlamaConfig, RotaryPairs
+from engine.models.llama.config import FloatArray, LlamaConfig, RotaryPairs, whole_number
 from engine.models.llama.rotary import Frequencies, plain_frequencies
 from engine.models.llama.weights import tensor_shapes
 from schemas_cache.gguf_header import GgufHeader, read_gguf_header
@@ -96,7 +96,7 @@ class GgufCheckpoint:
 
     def _read_config(self, architecture: str) -> LlamaConfig:
         values = _model_values(self.header, architecture)
-        heads, hidden = _whole(values, "attention.head_count"), _whole(values, "embedding_length")
+        heads, hidden = whole_number(values, "attention.head_count"), whole_number(values, "embedding_length")
         head_size = values.get("attention.key_length", hidden // max(1, heads))
         for name in ("attention.value_length", "rope.dimension_count"):
             if values.get(name, head_size) != head_size:
@@ -104,12 +104,12 @@ class GgufCheckpoint:
         return LlamaConfig(
             vocabulary_size=_tensor_rows(self.header, "token_embd.weight"),
             hidden_size=hidden,
-            layers=_whole(values, "block_count"),
+            layers=whole_number(values, "block_count"),
             heads=heads,
-            kv_heads=_whole(values, "attention.head_count_kv", heads),
+            kv_heads=whole_number(values, "attention.head_count_kv", heads),
             head_size=head_size,
-            inner_size=_whole(values, "feed_forward_length"),
-            context_length=_whole(values, "context_length"),
+            inner_size=whole_number(values, "feed_forward_length"),
+            context_length=whole_number(values, "context_length"),
             epsilon=float(values["attention.layer_norm_rms_epsilon"]),
             frequencies=self._frequencies(float(values.get("rope.freq_base", DEFAULT_ROTARY_BASE)), head_size),
             attention_bias="blk.0.attn_q.bias" in self.header.tensors,
@@ -137,13 +137,6 @@ def _model_values(header: GgufHeader, architecture: str) -> dict[str, Any]:
     if "attention.layer_norm_rms_epsilon" not in values:
         raise ValueError(f"{prefix}attention.layer_norm_rms_epsilon is missing")
     return values
-
-
-def _whole(values: dict[str, Any], name: str, default: int | None = None) -> int:
-    value = values.get(name, default)
-    if not isinstance(value, int):
-        raise ValueError(f"{name} is {'missing' if value is None else f'{value!r}, not one number'}")
-    return value
 
 
 def _start_id(header: GgufHeader) -> int:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.models.llama.config import FloatArray, LlamaConfig, RotaryPairs
+from engine.models.llama.config import FloatArray, LlamaConfig, RotaryPairs, whole_number
 from engine.models.llama.rotary import Frequencies, llama3_frequencies, plain_frequencies
 from engine.models.llama.weights import tensor_shapes
 
@@ -171,17 +171,17 @@ def _read_config(values: Mapping[str, Any], places: Mapping[str, _Place]) -> Lla
             raise ValueError(f"{name} {values[name]!r} is not supported")
     if model_type == "mistral" and values.get("sliding_window") is not None:
         raise ValueError(f"sliding_window {values['sliding_window']} is not supported")
-    heads, hidden = _whole(values, "num_attention_heads"), _whole(values, "hidden_size")
+    heads, hidden = whole_number(values, "num_attention_heads"), whole_number(values, "hidden_size")
     head_size = values.get("head_dim") or hidden // max(1, heads)
     return LlamaConfig(
-        vocabulary_size=_whole(values, "vocab_size"),
+        vocabulary_size=whole_number(values, "vocab_size"),
         hidden_size=hidden,
-        layers=_whole(values, "num_hidden_layers"),
+        layers=whole_number(values, "num_hidden_layers"),
         heads=heads,
-        kv_heads=_whole(values, "num_key_value_heads", heads),
+        kv_heads=whole_number(values, "num_key_value_heads", heads),
         head_size=head_size,
-        inner_size=_whole(values, "intermediate_size"),
-        context_length=_whole(values, "max_position_embeddings"),
+        inner_size=whole_number(values, "intermediate_size"),
+        context_length=whole_number(values, "max_position_embeddings"),
         epsilon=float(values.get("rms_norm_eps", 1e-6)),
         frequencies=_frequencies(values, head_size),
         attention_bias="model.layers.0.self_attn.q_proj.bias" in places,
@@ -206,13 +206,6 @@ def _frequencies(values: Mapping[str, Any], head_size: int) -> Frequencies:
         raise ValueError(f"rope scaling of type llama3 has no {missing[0]}")
     factor, low, high, original = (rope[name] for name in names)
     return llama3_frequencies(plain, factor, low, high, original)
-
-
-def _whole(values: Mapping[str, Any], name: str, default: int | None = None) -> int:
-    value = values.get(name, default)
-    if not isinstance(value, int):
-        raise ValueError(f"{name} is {'missing' if value is None else f'{value!r}, no whole number'}")
-    return value
 
 
 def _start_id(values: Mapping[str, Any]) -> int:

@@ -18,12 +18,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from engine.config import KV_CACHE_BYTES
 from engine.models import Model
 from engine.models.gguf_file import GgufCheckpoint
 from engine.models.gguf_tokenizer import gguf_tokenizer
 from engine.models.hf_folder import MODEL_TYPES, HfCheckpoint, read_chat_template, read_named_tokens
 from engine.models.llama.config import Checkpoint
-from engine.models.llama.decoder import DEFAULT_CACHE_BYTES, LlamaModel
+from engine.models.llama.decoder import LlamaModel
 from engine.models.llama.prepared import prepared_weights
 from engine.models.models_folder import CONFIG_FILE, MODEL_FILE, default_home, find_model, list_models, prepared_folder
 from engine.models.pull import PULLABLE
@@ -64,9 +65,7 @@ def embedded_folder() -> Path:
     return Path(str(resources.files("engine"))) / "embedded"
 
 
-def load_model(
-    name_or_path: str | Path, home: Path | None = None, cache_bytes: int = DEFAULT_CACHE_BYTES
-) -> LoadedModel:
+def load_model(name_or_path: str | Path, home: Path | None = None, cache_bytes: int = KV_CACHE_BYTES) -> LoadedModel:
     """Load a model.
 
     Parameters

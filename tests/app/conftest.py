@@ -1,16 +1,19 @@
-"""An engine that answers at once with what the test told it, and a client on the app around it."""
+"""An engine that answers at once with what the test told it, a client on the app around it, and the command line."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from fastapi.testclient import TestClient
 
+from app.cli import main
 from app.main import create_app
 from app.settings import Settings
 from engine import (
@@ -28,6 +31,7 @@ from engine import (
 )
 from schemas_cache import StoredSchema
 
+Run = Callable[..., tuple[int, str, str]]
 ALPHABET = 'abcdefghijklmnopqrstuvwxyz0123456789{}[]":, .\n'
 SPECIAL_TOKENS = ("<|turn|>", "<|end|>")
 
@@ -255,3 +259,19 @@ def refusal(post: Post) -> Post:
 def make_choice() -> Callable[..., Choice]:
     """`one_choice`, for tests."""
     return one_choice
+
+
+@pytest.fixture
+def katagami(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Run `katagami` with these arguments, at home in `tmp_path`: exit code, standard output, standard error."""
+    monkeypatch.setenv("KATAGAMI_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["katagami", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        captured = capsys.readouterr()
+        return int(stopped.value.code or 0), captured.out, captured.err
+
+    return call

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -281,3 +283,14 @@ def test_our_server_is_stopped_also_where_the_measurement_fails(
         raise RuntimeError(f"a fault {url}")
     with pytest.raises(ServerError):
         asyncio.run(find_server("it", url))
+
+
+def test_our_server_is_stopped_where_the_measurement_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By SIGTERM, as from a job runner."""
+    monkeypatch.setenv("KATAGAMI_HOME", str(tmp_path))
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit, match="143"), own_server("katagami-char") as url:
+        os.kill(os.getpid(), signal.SIGTERM)
+    with pytest.raises(ServerError):
+        asyncio.run(find_server("it", url))
+    assert before == signal.getsignal(signal.SIGTERM)

@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.cli import main
 from engine import load_model
 from schemas_cache import SchemaCache, schema_source
+from tests.app.conftest import Run
 
-Run = Callable[..., tuple[int, str, str]]
 INTEGER = {"type": "object", "properties": {"id": {"type": "integer", "minimum": 0, "maximum": 99}}, "required": ["id"]}
 TEXT = {"type": "string", "maxLength": 20}
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Run `katagami cache` with these arguments: exit code, standard output, standard error."""
+def run(katagami: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Run `katagami cache` with these arguments."""
     monkeypatch.setenv("KATAGAMI_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["katagami", "cache", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        captured = capsys.readouterr()
-        return int(stopped.value.code or 0), captured.out, captured.err
-
-    return call
+    return partial(katagami, "cache")
 
 
 @pytest.fixture

@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from app.cli import main, models_command
+from app.cli import models_command
 from app.cli.models_command import pull_missing
 from app.cli.serve import load_or_pull
 from app.settings import Settings
 from engine.models.llama.decoder import LlamaModel
+from tests.app.conftest import Run
 from tests.engine.llama.slow import Sizes
 from tests.engine.llama.tiny import make_weights, write_gguf
 
 NAME = "smollm2-135m-instruct"
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Run `katagami models` with these arguments: exit code, standard output, standard error."""
-    monkeypatch.setenv("KATAGAMI_HOME", str(tmp_path))
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["katagami", "models", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        captured = capsys.readouterr()
-        return int(stopped.value.code or 0), captured.out, captured.err
-
-    return call
+def run(katagami: Run) -> Run:
+    """Run `katagami models` with these arguments."""
+    return partial(katagami, "models")
 
 
 @pytest.fixture

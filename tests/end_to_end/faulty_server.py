@@ -14,19 +14,19 @@ import time
 from typing import Any
 
 from app.cli import main
-from engine import compile_process, compiler_pool, step
+from engine import compile_processes, compiler_pool, step
 from schemas_cache import CompileTimeoutError, Finding
 
-compile_schema = compile_process.CompileProcesses.__call__
+compile_schema = compile_processes.CompileProcesses.__call__
 take_step = step.Decoder.step
 failed_once = False
 
 
-def failing_step(decoder: Any) -> Any:
+def failing_step(decoder: Any, *arguments: Any) -> Any:
     """A bug that shows in the middle of an answer."""
     if any(len(row.token_ids) > 4 for row in decoder.scheduler.running):
         raise RuntimeError("put in by a test")
-    return take_step(decoder)
+    return take_step(decoder, *arguments)
 
 
 def compile_out_of_time(*arguments: Any, **options: Any) -> Any:
@@ -45,10 +45,10 @@ def slow_compile(*arguments: Any, **options: Any) -> Any:
     return compile_schema(*arguments, **options)
 
 
-def slow_step(decoder: Any) -> Any:
+def slow_step(decoder: Any, *arguments: Any) -> Any:
     """The same."""
     time.sleep(0.05)
-    return take_step(decoder)
+    return take_step(decoder, *arguments)
 
 
 if __name__ == "__main__":
@@ -56,10 +56,10 @@ if __name__ == "__main__":
         if fault == "step":
             step.Decoder.step = failing_step  # type: ignore[method-assign]
         elif fault == "compile_once":
-            compile_process.CompileProcesses.__call__ = compile_out_of_time  # type: ignore[method-assign]
+            compile_processes.CompileProcesses.__call__ = compile_out_of_time  # type: ignore[method-assign]
             compiler_pool.FAILURE_KEPT_S = 0.5
         elif fault == "slow_compile":
-            compile_process.CompileProcesses.__call__ = slow_compile  # type: ignore[method-assign]
+            compile_processes.CompileProcesses.__call__ = slow_compile  # type: ignore[method-assign]
         else:
             step.Decoder.step = slow_step  # type: ignore[method-assign]
     main()

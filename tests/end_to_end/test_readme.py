@@ -50,10 +50,17 @@ def test_python(server: Any, code: str) -> None:
     assert run(sys.executable, "-c", code.replace(ADDRESS, server.url))
 
 
+@pytest.mark.parametrize("code", blocks("python", "from schemas_cache"))
+def test_library(code: str) -> None:
+    """The loop around the compiler ends where the document does."""
+    run(sys.executable, "-c", code)
+
+
 def test_there_are_calls() -> None:
     """None was lost by a change of form."""
     assert len(blocks("sh", "curl")) >= 2
     assert blocks("python", "import openai")
+    assert blocks("python", "from schemas_cache")
 
 
 def test_the_call_to_a_language_model(start_server: Any, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 from engine import compile_process
-from engine.compile_process import CompileProcess, CompileProcesses
+from engine.compile_process import CompileProcess
+from engine.compile_processes import CompileProcesses
 from engine.compiler_pool import CompilerPool
 from engine.errors import EngineFailedError
 from schemas_cache import (

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from engine import Choice, DeadlineExceededError, Delta, EngineFailedError, Ready, Request, Result, Retry, Sampling
-from engine.retry import Trial, Verdict, judged
+from engine.retry import Trial, Verdict, verdict_on
 from engine.scheduler import Scheduler
 from engine.sequence import Job, Sequence, choice_of
 from schemas_cache import Lookup, compile_source, regex_source, schema_source
@@ -130,7 +130,7 @@ def test_an_attempt_needs_the_language_and_the_validator(
     """Its bytes are a document under the options that were asked for, and the validator does not say no."""
     (row,) = Trial(job_of(retrying(1, lambda _: says, source=THREE_LETTERS)), 100).first
     row.stop_reason, row.data = "end_turn", bytearray(text.encode())
-    verdict = judged(row)
+    verdict = verdict_on(row)
     assert (whole, accepted) == (verdict.whole, verdict.accepted)
 
 
@@ -144,7 +144,7 @@ def test_closed_objects_and_the_order_of_keys_are_part_of_it() -> None:
     ):
         (row,) = Trial(job_of(retrying(1, source=schema)), 100).first
         row.stop_reason, row.data = "end_turn", bytearray(text.encode())
-        assert accepted == judged(row).accepted, text
+        assert accepted == verdict_on(row).accepted, text
 
 
 def test_attempts_draw_from_streams_of_their_own() -> None:

@@ -23,9 +23,13 @@ from engine import (
     ShuttingDownError,
     UnknownModelError,
     compiling_cache,
+    expander,
+    step,
 )
+from engine.constraint import Walk
 from schemas_cache import (
     CompileTimeoutError,
+    Limits,
     SchemaCache,
     SchemaError,
     Source,
@@ -248,6 +252,29 @@ def test_queue_of_one_model_leaves_the_other_free() -> None:
         futures.append(engine.submit("y", request(max_tokens=2)))
         gate.open.set()
         assert [1, 1, 1] == [len(future.result(WAIT_S).choices) for future in futures]
+    finally:
+        engine.stop()
+
+
+def test_a_model_whose_rows_wait_for_states_leaves_the_other_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the one would wait for its states, the other takes step after step."""
+    known = threading.Event()
+    monkeypatch.setattr(expander, "INLINE_WORK", 0)
+    monkeypatch.setattr(step, "WAIT_S", 2 * WAIT_S)
+    monkeypatch.setattr(Walk, "rehearse", lambda *_: known.wait(2 * WAIT_S))
+    gate = Gate()
+    models = {"x": ToyModel(len(TOY), gate), "y": ToyModel(len(TOY), random_logits(len(TOY)))}
+    cache = SchemaCache(None, limits=Limits(max_dense_entries=0))
+    engine = Engine(EngineConfig("x", ("y",)), load=lambda name: loaded(name, models[name]), cache=cache)
+    engine.start()
+    try:
+        free = engine.submit("x", request(max_tokens=300))
+        assert gate.reached.wait(WAIT_S)
+        bound = engine.submit("y", request(OBJECT))
+        gate.open.set()
+        assert free.result(WAIT_S).choices
+        assert bound.cancel()
+        known.set()
     finally:
         engine.stop()
 

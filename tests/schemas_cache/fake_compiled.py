@@ -10,6 +10,7 @@ from typing import Any
 
 from schemas_cache.codec import Bytes, CorruptEntryError, pack, unpack
 from schemas_cache.limits import Limits
+from schemas_cache.shared_rows import SharedRows
 from schemas_cache.source import Source, regex_source
 from schemas_cache.store import SchemaCache
 from schemas_cache.vocabulary import Vocabulary
@@ -26,7 +27,7 @@ class FakeCompiled:
     def __init__(self, source: Source, vocabulary: Vocabulary, filling: object = "") -> None:
         self.source, self.vocabulary, self.filling = source, vocabulary, filling
         self.digest, self.schema_hash = source.digest, source.schema_hash
-        self.exhausted = False
+        self.exhausted, self.shared_rows = False, SharedRows()
         self.known: set[int] = set()
         self._rows: dict[bytes, bytes] = {}
         self._find: Callable[[bytes], bytes | None] = lambda _: None

@@ -191,6 +191,34 @@ def key_patterns(count: int, pattern: str) -> dict[str, Any]:
     return {"type": "object", "patternProperties": kinds, "additionalProperties": False}
 
 
+def recursion_by_primes(*primes: int) -> dict[str, Any]:
+    """Chains of objects whose lengths are multiples of each of these: they meet in as many places as the product."""
+    links = {
+        f"c{p}_{i}": {
+            "type": "object",
+            "properties": {"n": {"$ref": f"#/$defs/c{p}_{(i + 1) % p}"}},
+            "required": ["n"] if i else [],
+        }
+        for p in primes
+        for i in range(p)
+    }
+    return {"allOf": [{"$ref": f"#/$defs/c{p}_0"} for p in primes], "$defs": links}
+
+
+def doubling(levels: int) -> dict[str, Any]:
+    """Definitions each of which is the next one or a list of it."""
+    links: dict[str, Any] = {
+        f"n{i}": {"anyOf": [{"$ref": f"#/$defs/n{i + 1}"}, {"type": "array", "items": {"$ref": f"#/$defs/n{i + 1}"}}]}
+        for i in range(levels)
+    }
+    return {"$ref": "#/$defs/n0", "$defs": {**links, f"n{levels}": {"type": "integer"}}}
+
+
+def either_case() -> str:
+    """Runs of a letter, small or capital, of every length up to 39."""
+    return "(" + "|".join(f"[{c}{c.upper()}]{{{n}}}" for n in range(1, 40) for c in "abcdefgh") + "){1,50}"
+
+
 def grid(rows: int, columns: int) -> dict[str, Any]:
     """Arrays in an array, both of a fixed length."""
     row = {"type": "array", "items": {"type": "integer"}, "minItems": columns, "maxItems": columns}
@@ -342,6 +370,73 @@ CASES: dict[str, Hostile] = {
     ),
     "a name of 20,000 characters": Hostile(
         lambda: objects({"n" * 20_000: {"type": "null"}}), lambda: {"n" * 20_000: None}
+    ),
+    "oneOf of 60 ranges that overlap": Hostile(
+        lambda: {"oneOf": [{"type": "number", "minimum": i, "maximum": i + 1.5} for i in range(60)]}, lambda: 0.7
+    ),
+    "multiples of 200 numbers": Hostile(
+        lambda: objects({f"n{i}": {"type": "integer", "multipleOf": 1_009 + i} for i in range(200)}),
+        lambda: {f"n{i}": 1_009 + i for i in range(200)},
+    ),
+    "multiples of a large prime": Hostile(lambda: {"type": "integer", "multipleOf": 999_983}, lambda: 999_983),
+    "minProperties 1,000,000": Hostile(lambda: {"type": "object", "minProperties": 1_000_000}, dict),
+    "9,000 required names that are not declared": Hostile(
+        lambda: {"type": "object", "required": [f"r{i}" for i in range(9_000)]}, dict
+    ),
+    "recursion by primes": Hostile(lambda: recursion_by_primes(2, 3, 5, 7, 11, 13, 17), dict),
+    "patterns by primes": Hostile(
+        lambda: {"allOf": [strings(f"^(?:a{{{p}}})*$") for p in (7, 11, 13, 17, 19, 23)]}, lambda: ""
+    ),
+    "lists or not, 60 times": Hostile(lambda: doubling(60), lambda: deep(60, 7)),
+    "an alternation of 1,200 beginnings": Hostile(
+        lambda: "|".join("a" * length for length in range(1, 1_200)), lambda: "a" * 900
+    ),
+    "an alternation of 600 ends": Hostile(
+        lambda: "|".join("a" * i + "b" + "a" * (600 - i) for i in range(600)), lambda: "a" * 7 + "b" + "a" * 593
+    ),
+    "3,000 stars": Hostile(lambda: "".join(f"{chr(97 + i % 26)}*" for i in range(3_000)), lambda: "abc"),
+    "60,000 characters": Hostile(lambda: "x" * 60_000, lambda: "x" * 60_000),
+    "4,000 characters, 2,000 times": Hostile(lambda: f"(?:{'xy' * 2_000}){{1,2000}}", lambda: "xy" * 4_000),
+    "letters of either case in counts": Hostile(either_case, lambda: "aAa" + "bB" * 9),
+    "counts that go down": Hostile(
+        lambda: "|".join(f"(?:ab{{0,{i}}}){{0,{100 - i}}}" for i in range(1, 99)), lambda: "abb" * 20
+    ),
+    "300 lengths of strings that overlap": Hostile(
+        lambda: {"anyOf": [{"type": "string", "minLength": i, "maxLength": 1_000 + 7 * i} for i in range(300)]},
+        lambda: "some words",
+    ),
+    "300 lengths of arrays that overlap": Hostile(
+        lambda: {
+            "anyOf": [
+                {"type": "array", "items": {"type": "integer"}, "minItems": i, "maxItems": 1_000 + i}
+                for i in range(300)
+            ]
+        },
+        lambda: [1] * 700,
+    ),
+    "not a pattern that doubles": Hostile(
+        lambda: {"type": "string", "not": {"pattern": "(a|b)*a(a|b){12}c"}}, lambda: "abab"
+    ),
+    "anyOf of 4,000 patterns": Hostile(
+        lambda: {"anyOf": [strings(f"^k{i}[a-z]*$") for i in range(4_000)]}, lambda: "k3999abc"
+    ),
+    "anyOf of 1,000 objects of optional members": Hostile(
+        lambda: {"anyOf": [{"type": "object", "properties": {f"k{i}": {"type": "integer"}}} for i in range(1_000)]},
+        lambda: {"k999": 1},
+    ),
+    "if and then in a ring of 12": Hostile(
+        lambda: {
+            "type": "object",
+            "properties": {f"p{i}": {"type": "boolean"} for i in range(12)},
+            "allOf": [
+                {
+                    "if": {"properties": {f"p{i}": {"const": True}}, "required": [f"p{i}"]},
+                    "then": {"required": [f"p{(i + 1) % 12}"]},
+                }
+                for i in range(12)
+            ],
+        },
+        dict,
     ),
     "200 open objects": Hostile(
         lambda: objects({f"p{i}": OPEN_OBJECT for i in range(200)}),

@@ -37,9 +37,10 @@ def disk_usage(folder: Path) -> int:
 
 
 @pytest.mark.timeout(240)
-def test_a_thousand_schemas_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand different schemas, each used: the process does not grow with them, memory and disk stay bounded."""
-    memory_bytes, size_bytes, lazy = 4 << 20, 16 << 20, Limits(max_dense_entries=0)
+@pytest.mark.parametrize("count", [300, pytest.param(1_000, marks=pytest.mark.suite)])
+def test_many_schemas_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """As many different schemas, each used: the process does not grow with them, memory and disk stay bounded."""
+    memory_bytes, size_bytes, lazy = 4 << 20, count * 16_000, Limits(max_dense_entries=0)
     monkeypatch.setattr(memory, "TRIM_EVERY_S", 0.05)
     cache = SchemaCache(tmp_path, limits=lazy, memory_bytes=memory_bytes, size_limit_bytes=size_bytes)
 
@@ -52,13 +53,14 @@ def test_a_thousand_schemas_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyP
         return lookup.tier
 
     rss_bytes = list[int]()
-    for number in range(1000):
+    for number in range(count):
         assert use(number) == "miss"
-        entries = [entry for entry in cache.entries() if entry.tier == "memory"] if number % 100 == 99 else []
+        is_looked_at = (number + 1) % (count // 10) == 0
+        entries = [entry for entry in cache.entries() if entry.tier == "memory"] if is_looked_at else []
         rss_bytes += [psutil.Process().memory_info().rss] if entries else []
         assert len(entries) < 100
     assert max(rss_bytes) - rss_bytes[1] < 8 * memory_bytes
-    assert [use(number) for number in (999, 900, 0)] == ["memory", "disk", "miss"]
+    assert [use(number) for number in (count - 1, count - 100, 0)] == ["memory", "disk", "miss"]
     cache.close()
     assert size_bytes / 4 < disk_usage(tmp_path) < size_bytes + SLACK_BYTES
 
@@ -200,3 +202,19 @@ def test_schemas_of_all_options_are_deleted_together(tmp_path: Path) -> None:
     assert cache.delete(json_object_source().schema_hash) == 2
     assert len(cache.entries()) == 2
     cache.close()
+
+
+def test_what_was_learnt_in_a_full_automaton_is_kept(tmp_path: Path) -> None:
+    """New sequences get other tables; what the old ones learnt until then goes to disk."""
+    compiler = CountingCompiler(tmp_path / "log")
+    cache = open_cache(tmp_path / "cache", compiler)
+    full: Any = cache.get(source(), VOCABULARY).compiled
+    cache.flush()
+    full.learn(1, 2)
+    full.exhausted = True
+    assert cache.get(source(), VOCABULARY).compiled is not full
+    cache.close()
+    later = open_cache(tmp_path / "cache", compiler)
+    again: Any = later.get(source(), VOCABULARY).compiled
+    assert {1, 2} == again.known
+    assert [True, True] == again.find(1, 2)

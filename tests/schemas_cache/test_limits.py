@@ -80,6 +80,22 @@ def test_work_beyond_the_limit_is_refused() -> None:
             spend(1)
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pytest.param(f"x{'y' * 3_000}", id="a long pattern"),
+        pytest.param({"type": "number", "minimum": 0.123456789, "maximum": 987.654321}, id="bounds of numbers"),
+        pytest.param({"type": "integer", "multipleOf": 1_009}, id="multiples"),
+    ],
+)
+def test_what_takes_long_before_there_is_an_automaton_is_counted(schema: Any) -> None:
+    """Reading patterns, and working out which texts of numbers there are."""
+    compile_one = compile_regex if isinstance(schema, str) else compile_schema
+    compile_one(schema, BYTES, limits=Limits(max_dense_entries=0))
+    with pytest.raises(SchemaTooComplexError, match=r"steps of work at least, and the limit is 5,000"):
+        compile_one(schema, BYTES, limits=Limits(max_work=5_000))
+
+
 def test_work_within_the_limit_is_nobodys_business() -> None:
     """To the last step."""
     with working(Work(1_000)) as work:

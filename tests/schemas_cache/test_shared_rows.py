@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from schemas_cache.memory import Entry, MemoryTier
 from schemas_cache.shared_rows import SharedRows
+from schemas_cache.source import regex_source
+from tests.schemas_cache.fake_compiled import VOCABULARY, FakeCompiled
 
 ROW = np.arange(10, dtype=np.uint32)
 
@@ -43,3 +48,18 @@ def test_a_row_added_twice_is_counted_once() -> None:
     assert (len(rows), rows.size_bytes) == (1, size_bytes)
     rows.clear()
     assert (len(rows), rows.size_bytes) == (0, 0)
+
+
+def test_the_memory_tier_counts_shared_rows_once() -> None:
+    """However many schemas share them; they are memory all the same, so entries go where they leave no room."""
+    rows = SharedRows()
+    rows.add(b"a", ROW)
+    compiled: list[Any] = [FakeCompiled(regex_source(pattern), VOCABULARY, filling="x" * 100) for pattern in "ab"]
+    entries = [Entry(str(number), each) for number, each in enumerate(compiled)]
+    for each in compiled:
+        each.shared_rows = rows
+    for left_bytes, gone in ((0, []), (1, ["0"])):
+        tier = MemoryTier(10, rows.size_bytes + 200 - left_bytes)
+        for entry in entries:
+            tier.put(entry)
+        assert [entry.key for entry in tier.trim()] == gone

@@ -7,6 +7,7 @@ seconds.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ StageSeconds = dict[str, float]
 
 @contextmanager
 def own_server(model: str) -> Iterator[str]:
-    """A server with this model on a free port, in a process of its own; its address.
+    """A server with this model on a free port, in a process of its own; its address. For the main thread only.
 
     Raises
     ------
@@ -34,7 +35,10 @@ def own_server(model: str) -> Iterator[str]:
     """
     command = [sys.executable, "-c", PROGRAM, "serve", "--host", "127.0.0.1", "--port", "0", "--model", model]
     environment = {"KATAGAMI_LOG_LEVEL": "warning", **os.environ}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:  # noqa: S603  # our own words
+    with (
+        _stopped_by_sigterm(),
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process,  # noqa: S603  # our own words
+    ):
         try:
             told = process.stdout.readline().split() if process.stdout else []
             if not told:
@@ -46,6 +50,16 @@ def own_server(model: str) -> Iterator[str]:
                 process.wait(STOP_S)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end this process as an exception does, so that the server does not outlive it."""
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def stage_seconds(server: Server) -> StageSeconds:

@@ -6,8 +6,9 @@ the readers implement. Tensors have the names that GGUF files use, for both. Cos
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +68,14 @@ class LlamaConfig:
             raise ValueError(f"rotary embedding needs {self.head_size / 2:g} frequencies: one for each pair of a head")
         if not 0 <= self.start_id < self.vocabulary_size:
             raise ValueError(f"token {self.start_id} starts a text, but there are {self.vocabulary_size} tokens")
+
+
+def whole_number(values: Mapping[str, Any], name: str, default: int | None = None) -> int:
+    """A figure that a file has to give; raises `ValueError` where it does not."""
+    value = values.get(name, default)
+    if not isinstance(value, int):
+        raise ValueError(f"{name} is {'missing' if value is None else f'{value!r}, not one whole number'}")
+    return value
 
 
 class Checkpoint(Protocol):

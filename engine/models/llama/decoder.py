@@ -20,6 +20,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from engine.config import KV_CACHE_BYTES
 from engine.models import Batch, IntArray
 from engine.models.llama.attention import Attention, Piece
 from engine.models.llama.config import FloatArray, LlamaConfig
@@ -31,7 +32,6 @@ from engine.models.tiles import fixed_tiles
 PASS_TOKENS = 256  # the products run at full speed from about this many on
 ROW_MULTIPLE = 4
 FEW_ROWS = 2
-DEFAULT_CACHE_BYTES = 3 * 2**29  # 34,952 tokens of SmolLM2: 32 sequences of 1,024, in 2.3 GB with its weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +77,7 @@ class LlamaModel:
         What it remembers of its sequences: takes room for them, and lets one begin with what another has.
     """
 
-    def __init__(self, config: LlamaConfig, weights: LlamaWeights, cache_bytes: int = DEFAULT_CACHE_BYTES) -> None:
+    def __init__(self, config: LlamaConfig, weights: LlamaWeights, cache_bytes: int = KV_CACHE_BYTES) -> None:
         self._config, self._weights = config, weights
         self._scratch = _Scratch.of(config)
         self.cache = KvCache(config, cache_bytes)
