@@ -41,8 +41,9 @@ A minimal use::
     print(engine.generate_blocking("katagami-char", request).choices[0].text)
     engine.stop()
 
-Threads: `Engine` may be called from any; all else belongs to the decode thread. Text depends on the request and its
-seed, not on what else runs, up to near-ties: floating-point sums change with the size of the batch.
+Threads: `Engine` may be called from any. Sequences, decoders and models belong to the decode thread; beside it are
+those of the compiler pool, of the expanders and of judging. Text depends on the request and its seed, not on what else
+runs, up to near-ties: floating-point sums change with the size of the batch, unless it is `batch_invariant`.
 """
 
 from engine.config import EngineConfig, compiling_cache

@@ -4,9 +4,9 @@ In: jobs whose schemas are compiled, and those that are cancelled, from any thre
 step, and an outcome for each job. Cost: a few microseconds for each step beside the step itself.
 
 Between two steps requests come and go: a job that is cancelled, or whose deadline passes, takes its sequences out of
-the batch. Whatever a step raises fails the requests that were in it, and the thread goes on; so it does where the beginning
-or the end of one request raises. With several models it takes a step of each in turn. Should the thread break off
-itself, no more requests are taken, and none is left without an answer.
+the batch. Whatever a step raises fails the requests that were in it, and the thread goes on; so it does where the
+beginning or the end of one request raises. With several models it takes a step of each in turn. Should the thread break
+off itself, no more requests are taken, and none is left without an answer.
 
 Rejected: a step per event-loop turn, which stops the server for as long as a forward pass takes, and a thread for each
 model, which would only share the same cores.

@@ -24,7 +24,7 @@ The pipeline, in order, one file a stage:
     bounds, matcher          what is about to reach its most; one sequence's walk
     restored, snapshot, codec              tables as arrays, as bytes, and back
     compile                  all of the above in a row
-    bytes_cache, row_file, disk            bytes on disk, shared by processes: entries, and mask rows
+    bytes_cache, row_file, disk_rows, disk bytes on disk, shared by processes: entries, and mask rows
     entries, memory, flights, write_behind, store          what was compiled and learnt, in memory and on disk
     warming                  what decoding will ask for, learnt ahead
     show                     each stage as text and as Graphviz

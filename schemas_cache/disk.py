@@ -3,7 +3,7 @@
 In: a folder. Out: `DiskTier`, whose methods never raise for what a disk, a file system or another process may do: they
 log one warning, leave the disk alone for a while and answer as if the entry were not there. Cost: see `bytes_cache`.
 
-Folder: `tables/` is a `BytesCache`; `rows/` is for `row_file`; `locks/` holds empty files for `lock`. A damaged
+Folder: `tables/` is a `BytesCache`; `rows/` is for `disk_rows`; `locks/` holds empty files for `lock`. A damaged
 database is deleted whole, once, by one process: it is a cache. Damage that SQLite cannot see changes bytes of a value
 or of a key, and values carry digests and their keys. Uses are gathered and written when something is evicted, or by
 `write_uses`.
@@ -31,13 +31,10 @@ import filelock
 from diskcache.core import DBNAME
 
 from schemas_cache.bytes_cache import BytesCache, StoredValue, is_damage, is_sound
-from schemas_cache.row_file import RowFile, Rows
-from schemas_cache.vocabulary import Vocabulary
+from schemas_cache.disk_rows import BUSY_TIMEOUT_S, TROUBLE_PAUSE_S, DiskRows
 
 SIZE_LIMIT_BYTES = 1 << 30  # ten thousand schemas of usual size; the largest allowed take some hundred megabytes
 ROWS_SHARE = 0.25  # of the size limit, for mask rows: 40,000 packed ones of a vocabulary of 49,152
-BUSY_TIMEOUT_S = 5.0  # writers hold the database for milliseconds; longer means that one hangs
-TROUBLE_PAUSE_S = 30.0  # after trouble: neither a warning nor a wait for every request, nor for ever without a disk
 LOCK_POLL_S = 0.02  # small beside a compile that is worth waiting for
 LOCK_NAME_DIGITS = 3  # 4,096 lock files at most; two keys that share one only wait for each other
 
@@ -86,20 +83,26 @@ class DiskTier:
         Created when missing; several processes may share it. Nothing is touched before the first call.
     size_limit_bytes : int
         Of the folder, rows included; above it the least recently used entries are evicted.
+
+    Attributes
+    ----------
+    rows : DiskRows
+        Mask rows in the same folder.
     """
 
     def __init__(self, folder: Path, size_limit_bytes: int = SIZE_LIMIT_BYTES) -> None:
         self.folder = folder
-        self.rows_limit_bytes = int(size_limit_bytes * ROWS_SHARE)
-        self.tables_limit_bytes = size_limit_bytes - self.rows_limit_bytes
+        rows_limit_bytes = int(size_limit_bytes * ROWS_SHARE)
+        self.tables_limit_bytes = size_limit_bytes - rows_limit_bytes
+        self.rows = DiskRows(
+            folder / "rows", rows_limit_bytes, lambda: self._file_lock("rows"), lambda: self.available, self.warn
+        )
         self._tables, self._locks = folder / "tables", folder / "locks"
         self._reading, self._writing = _Access(), _Access()  # who reads does not wait for who writes
         self._counting = threading.Lock()  # over the uses
-        self._row_files: dict[str, RowFile] = {}
         self._used: set[str] = set()
         self._swept = False
         self._paused_until_s = 0.0  # on the monotonic clock; infinite once closed
-        self._rows_paused_until_s = 0.0  # tables are of use without them
         self._warned = False
 
     @property
@@ -151,7 +154,7 @@ class DiskTier:
 
     def clear(self) -> int:
         """Remove everything, mask rows too; how many entries that was."""
-        self._attempt_rows(lambda: shutil.rmtree(self.folder / "rows", ignore_errors=True), None)
+        self.rows.clear()
         return self._write(lambda cache: int(cache.clear()), 0)
 
     def stored(self) -> list[StoredValue]:
@@ -171,32 +174,6 @@ class DiskTier:
         """Write the uses gathered so far, for other processes and for the next start."""
         if self._used:
             self._write(self._mark_used, None)
-
-    def find_row(self, vocabulary: Vocabulary, digest: bytes) -> bytes | None:
-        """Return a packed mask row, or None."""
-        return self._attempt_rows(lambda: self._rows(vocabulary).find(digest), None)
-
-    def add_rows(self, vocabulary: Vocabulary, rows: Rows) -> bool:
-        """Store the packed mask rows that are not there yet; False if they could not be."""
-
-        def add() -> bool:
-            self._rows(vocabulary).add(rows)
-            return True
-
-        return self._attempt_rows(add, False)
-
-    def rows_bytes(self) -> int:
-        """Bytes that mask rows take on disk."""
-        return self._attempt_rows(lambda: sum(path.stat().st_size for path in (self.folder / "rows").glob("*")), 0)
-
-    def refresh_rows(self) -> None:
-        """Find the mask rows too that other processes have stored since."""
-
-        def refresh() -> None:
-            for rows in list(self._row_files.values()):
-                rows.refresh()
-
-        self._attempt_rows(refresh, None)
 
     def lock(self, key: str, wait_s: float) -> ExitStack | None:
         """Take the lock for `key` across processes and threads, waiting up to `wait_s`.
@@ -234,8 +211,7 @@ class DiskTier:
         for access in (self._reading, self._writing):
             with access.lock:
                 access.forget()
-        for rows in self._row_files.values():
-            rows.close()
+        self.rows.close()
 
     def _read(self, action: Callable[[BytesCache], T], otherwise: T) -> T:
         """Run what only reads; after trouble return `otherwise`."""
@@ -257,34 +233,6 @@ class DiskTier:
                 if is_damage(error):
                     self._repair()
                 return otherwise
-
-    def _attempt_rows(self, action: Callable[[], T], otherwise: T) -> T:
-        """Run what reads or writes rows; after trouble return `otherwise`."""
-        if not self.available or time.monotonic() < self._rows_paused_until_s:
-            return otherwise
-        try:
-            return action()
-        except OSError as error:
-            self.warn(error)
-            self._rows_paused_until_s = time.monotonic() + TROUBLE_PAUSE_S
-            return otherwise
-
-    def _rows(self, vocabulary: Vocabulary) -> RowFile:
-        """Return the rows of a vocabulary, opened at the first call."""
-        known = self._row_files.get(vocabulary.fingerprint)
-        if known is not None:
-            return known
-        row_bytes = 4 * -(-len(vocabulary) // 32)
-        lock = self._file_lock("rows")
-        rows = RowFile(
-            self.folder / "rows",
-            vocabulary.fingerprint,
-            row_bytes,
-            self.rows_limit_bytes,
-            lambda: lock.acquire(timeout=BUSY_TIMEOUT_S),
-        )
-        rows.refresh()
-        return self._row_files.setdefault(vocabulary.fingerprint, rows)
 
     def _keep_within_limit(self, cache: BytesCache) -> None:
         """Evict what is too much, and once in a process delete what killed writers left."""

@@ -223,7 +223,7 @@ class SchemaCache:
 
     def sizes(self) -> CacheSizes:
         """Say what the folder takes; zeros without one."""
-        return CacheSizes() if self._disk is None else CacheSizes(self._disk.size_bytes(), self._disk.rows_bytes())
+        return CacheSizes() if self._disk is None else CacheSizes(self._disk.size_bytes(), self._disk.rows.size_bytes())
 
     def clear(self) -> int:
         """Remove everything, mask rows too; how many entries there were."""
@@ -302,7 +302,7 @@ class SchemaCache:
         """Have mask rows looked up among those that were computed before, for this schema or others."""
         if self._disk is not None:
             key, disk, vocabulary = entry.key, self._disk, entry.compiled.vocabulary
-            entry.compiled.find_rows(lambda digest: disk.find_row(vocabulary, row_name(key, digest)))
+            entry.compiled.find_rows(lambda digest: disk.rows.find(vocabulary, row_name(key, digest)))
 
     def _submit(self, entries: list[Entry]) -> None:
         """Have entries written behind."""

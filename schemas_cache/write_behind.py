@@ -89,7 +89,7 @@ class WriteBehind:
             with self._writing:
                 for entry in self._memory.entries():
                     self._write(entry, whole=False)
-                self._disk.refresh_rows()
+                self._disk.rows.refresh()
                 if time.monotonic() - self._uses_written_s > USES_DELAY_S:
                     self._write_uses()
             self._wake.wait(self._delay_s)
@@ -148,7 +148,7 @@ class WriteBehind:
         """Add the mask rows that were computed to those of the vocabulary."""
         count = entry.compiled.rows_computed
         rows = entry.compiled.computed_rows(entry.rows_written)
-        if self._disk.add_rows(entry.compiled.vocabulary, {row_name(entry.key, name): rows[name] for name in rows}):
+        if self._disk.rows.add(entry.compiled.vocabulary, {row_name(entry.key, name): rows[name] for name in rows}):
             entry.rows_written = count
 
 

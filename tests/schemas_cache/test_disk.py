@@ -17,7 +17,8 @@ import diskcache
 import pytest
 
 from schemas_cache.bytes_cache import BytesDisk
-from schemas_cache.disk import TROUBLE_PAUSE_S, DiskTier
+from schemas_cache.disk import DiskTier
+from schemas_cache.disk_rows import TROUBLE_PAUSE_S
 
 SMALL, LARGE = b"small", bytes(100_000)  # within the database, and in a file of its own
 

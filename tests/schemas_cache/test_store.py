@@ -369,7 +369,7 @@ def stored_states(folder: Path) -> set[int]:
 def stored_rows(folder: Path) -> list[int]:
     """The numbers up to ten whose rows are on disk."""
     disk = DiskTier(folder)
-    return [n for n in range(10) for name in rows(n) if disk.find_row(VOCABULARY, row_name(KEY, name)) is not None]
+    return [n for n in range(10) for name in rows(n) if disk.rows.find(VOCABULARY, row_name(KEY, name)) is not None]
 
 
 def test_writing_behind_needs_no_flush(folder: Path, compiler: CountingCompiler) -> None:

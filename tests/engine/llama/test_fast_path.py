@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine import CacheTooSmallError, ContextLengthError, Engine, EngineConfig, LoadedModel, Request, Sampling
+from engine import CacheTooSmallError, ContextLengthError, Engine, EngineConfig, LoadedModel, Request, Retry, Sampling
 from engine.config import FastPath
 from engine.errors import EngineFailedError
 from engine.models import caching
 from engine.models.llama.kv_cache import GRAIN_TOKENS
 from engine.sequence import Sequence, choice_of, result_of
-from schemas_cache import schema_source
+from schemas_cache import SchemaCache, schema_source
 from tests.engine.llama.answers import OFF, Fed, decoder_of, load_tiny, rows_of, run
 
 SCHEMA = {
@@ -123,6 +123,22 @@ def test_the_same_prompt_again_is_all_but_free(loaded: LoadedModel) -> None:
     (two,) = run(decoder, rows_of(loaded, Request((prompt,), 1)))
     assert len(LONG) + len(one.token_ids) - 1 == two.cached_tokens  # the last one drawn was never fed
     assert 2 == fed.tokens
+
+
+def test_cached_tokens_are_those_of_the_first_attempt(loaded: LoadedModel) -> None:
+    """Six attempts at an answer begin with the prompt that the first one left; before it nothing was there."""
+    engine = Engine(EngineConfig(model="tiny", max_running=2), load=lambda _: loaded, cache=SchemaCache(None))
+    engine.start()
+    try:
+        retry = Retry(6, lambda _: None)
+        result = engine.submit(
+            "tiny", Request((LONG,), 2, source=schema_source({"const": 12345}), retry=retry)
+        ).result()
+    finally:
+        engine.stop()
+    attempts = result.choices[0].attempts
+    assert attempts is not None
+    assert (6, 0) == (attempts.made, result.cached_tokens)
 
 
 def test_a_slot_that_holds_a_longer_beginning_is_taken(loaded: LoadedModel) -> None:

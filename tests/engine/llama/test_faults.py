@@ -9,8 +9,18 @@ from typing import Any
 
 import pytest
 
-from engine import Engine, EngineConfig, EngineFailedError, Request, Result, Sampling, ShuttingDownError
-from engine import decode_thread, recorder, step
+from engine import (
+    Engine,
+    EngineConfig,
+    EngineFailedError,
+    Request,
+    Result,
+    Sampling,
+    ShuttingDownError,
+    decode_thread,
+    recorder,
+    step,
+)
 from engine.admission import Admission
 from engine.constraint import Walk
 from engine.decode_thread import DecodeThread
@@ -91,7 +101,7 @@ def fail(*_: Any, **__: Any) -> Any:
 def test_every_request_ends_and_the_next_is_answered(
     engine: Engine, owner: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three requests of three choices on two slots, while one place raises each time: all end; then all is as before."""
+    """Three requests of three choices on two slots, while one place raises always: all end. Then all is as before."""
     expected = engine.submit("tiny", REQUEST).result(WAIT_S).choices
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, fail)
