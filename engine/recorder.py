@@ -143,7 +143,7 @@ class Recorder:
         request = row.job.request
         if request.logprobs is not None or request.diagnostics:
             self._records[row.slot] = record_of(row)
-            if request.prompt_logprobs and request.prompts[row.index // request.n]:
+            if request.prompt_logprobs and row.prompt:
                 row.prompt_logprobs.append(None)
 
     def owes(self, row: Sequence) -> bool:
@@ -277,14 +277,14 @@ class Recorder:
 def record_of(row: Sequence) -> Record:
     """The record of a row at its beginning."""
     request = row.job.request
-    prompt = request.prompts[row.index // request.n]
     matcher = watch = None
     if row.matcher is not None and (request.diagnostics or request.logprobs_from == "masked"):
         matcher = row.matcher.fork()
         matcher.reset()
         is_json = request.source is not None and request.source.kind in ("json_schema", "json_object")
         watch = LimitWatch(matcher) if is_json and request.diagnostics else None
-    return Record(row, prompt, min(len(prompt), 1) if request.prompt_logprobs else len(prompt), matcher, watch)
+    size = len(row.prompt)
+    return Record(row, row.prompt, min(size, 1) if request.prompt_logprobs else size, matcher, watch)
 
 
 def keep(scored: list[Scored], scores: FloatArray) -> None:

@@ -88,7 +88,8 @@ class Closure:
             onward = self._onward.get(to)
             if onward is None:
                 local = self._local(to)
-                onward = self._onward[to] = local.important if local.is_plain else ()
+                is_usual = local.is_plain and len(local.important) <= MAX_CONFIGURATIONS  # `close` refuses more
+                onward = self._onward[to] = local.important if is_usual else ()
             if onward:
                 spend(3 + len(onward))
                 return tuple([(at, frame) for at in onward]), False

@@ -81,8 +81,8 @@ MAX_MEMORY_BYTES = 512 << 20
 """Memory of one schema's tables, states and mask rows learnt while decoding included; as the contract has it."""
 
 MAX_WORK = 2_500_000
-"""Steps of work of one compile, about 0.7 microseconds each: what is refused is refused within 2 s. Of 1,500 real schemas
-one takes 1,230,000, and all others less than 400,000."""
+"""Steps of work of one compile, about 0.7 microseconds each: what is refused is refused within 2 s. Of 1,500 real
+schemas one takes 1,230,000, and all others less than 400,000."""
 
 MAX_EXPANSION_WORK = 500_000
 """Steps of work for one state while decoding: its row waits half a second at most, the others go on."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from gguf.quants import dequantize
 
-from engine.models.llama.config import FloatArray, LlamaConfig, RotaryPairs, whole_number
+from engine.models.llama.config import FloatArray, LlamaConfig, RotaryPairs, real_number, whole_number
 from engine.models.llama.rotary import Frequencies, plain_frequencies
 from engine.models.llama.weights import tensor_shapes
 from schemas_cache.gguf_header import GgufHeader, read_gguf_header
@@ -110,8 +110,8 @@ class GgufCheckpoint:
             head_size=head_size,
             inner_size=whole_number(values, "feed_forward_length"),
             context_length=whole_number(values, "context_length"),
-            epsilon=float(values["attention.layer_norm_rms_epsilon"]),
-            frequencies=self._frequencies(float(values.get("rope.freq_base", DEFAULT_ROTARY_BASE)), head_size),
+            epsilon=real_number(values, "attention.layer_norm_rms_epsilon"),
+            frequencies=self._frequencies(real_number(values, "rope.freq_base", DEFAULT_ROTARY_BASE), head_size),
             attention_bias="blk.0.attn_q.bias" in self.header.tensors,
             tied="output.weight" not in self.header.tensors,
             start_id=_start_id(self.header),

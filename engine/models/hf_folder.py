@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.models.llama.config import FloatArray, LlamaConfig, RotaryPairs, whole_number
+from engine.models.llama.config import FloatArray, LlamaConfig, RotaryPairs, real_number, whole_number
 from engine.models.llama.rotary import Frequencies, llama3_frequencies, plain_frequencies
 from engine.models.llama.weights import tensor_shapes
 
@@ -182,7 +182,7 @@ def _read_config(values: Mapping[str, Any], places: Mapping[str, _Place]) -> Lla
         head_size=head_size,
         inner_size=whole_number(values, "intermediate_size"),
         context_length=whole_number(values, "max_position_embeddings"),
-        epsilon=float(values.get("rms_norm_eps", 1e-6)),
+        epsilon=real_number(values, "rms_norm_eps", 1e-6),
         frequencies=_frequencies(values, head_size),
         attention_bias="model.layers.0.self_attn.q_proj.bias" in places,
         tied=bool(values.get("tie_word_embeddings", False)),
@@ -193,9 +193,10 @@ def _read_config(values: Mapping[str, Any], places: Mapping[str, _Place]) -> Lla
 def _frequencies(values: Mapping[str, Any], head_size: int) -> Frequencies:
     """Of `rope_theta` and `rope_scaling`, or of `rope_parameters`, which later versions have instead."""
     rope = values.get("rope_parameters") or values.get("rope_scaling") or {}
+    if not isinstance(rope, dict):
+        raise ValueError(f"rope scaling {rope!r} is not supported")
     kind = rope.get("rope_type", rope.get("type", "default"))
-    base = rope.get("rope_theta", values.get("rope_theta", DEFAULT_ROTARY_BASE))
-    plain = plain_frequencies(float(base), head_size)
+    plain = plain_frequencies(real_number({**values, **rope}, "rope_theta", DEFAULT_ROTARY_BASE), head_size)
     if kind == "default":
         return plain
     if kind != "llama3":
@@ -204,8 +205,8 @@ def _frequencies(values: Mapping[str, Any], head_size: int) -> Frequencies:
     missing = [name for name in names if name not in rope]
     if missing:
         raise ValueError(f"rope scaling of type llama3 has no {missing[0]}")
-    factor, low, high, original = (rope[name] for name in names)
-    return llama3_frequencies(plain, factor, low, high, original)
+    factor, low, high = (real_number(rope, name) for name in names[:3])
+    return llama3_frequencies(plain, factor, low, high, whole_number(rope, names[3]))
 
 
 def _start_id(values: Mapping[str, Any]) -> int:
@@ -222,7 +223,10 @@ def _weight_files(folder: Path) -> list[Path]:
     index = folder / "model.safetensors.index.json"
     if not index.is_file():
         return [folder / "model.safetensors"]
-    names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
+    try:
+        names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{index} is no index of weights, perhaps for a download that broke off") from error
     if strange := [name for name in names if Path(name).name != name]:
         raise ValueError(f"{index}: {strange[0]} is no file of this folder")
     return [folder / name for name in names]

@@ -78,6 +78,14 @@ def whole_number(values: Mapping[str, Any], name: str, default: int | None = Non
     return value
 
 
+def real_number(values: Mapping[str, Any], name: str, default: float | None = None) -> float:
+    """The same of a figure that may have a fraction."""
+    value = values.get(name, default)
+    if not isinstance(value, int | float):
+        raise ValueError(f"{name} is {'missing' if value is None else f'{value!r}, not one number'}")
+    return float(value)
+
+
 class Checkpoint(Protocol):
     """The weights of a model where they lie."""
 

@@ -130,7 +130,10 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
         ({"model_type": "mistral", "sliding_window": 4096}, "sliding_window 4096"),
         ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "type 'dynamic' is not supported"),
         ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "llama3 has no low_freq_factor"),
+        ({"rope_scaling": "yarn"}, "rope scaling 'yarn' is not supported"),
         ({"num_hidden_layers": None}, "num_hidden_layers is missing"),
+        ({"rms_norm_eps": None}, "rms_norm_eps is missing"),
+        ({"rope_theta": [1e4]}, r"rope_theta is \[10000.0\], not one number"),
         ({"bos_token_id": None, "eos_token_id": None}, "no token that starts"),
     ],
 )
@@ -177,6 +180,9 @@ def test_shards_are_read_as_one(tmp_path: Path) -> None:
     assert all(np.array_equal(value, checkpoint.tensor(name)) for name, value in weights.items())
     (folder / "model.safetensors.index.json").write_text('{"weight_map": {"lm_head.weight": "../other"}}')
     with pytest.raises(ValueError, match=r"\.\./other is no file of this folder"):
+        HfCheckpoint(folder)
+    (folder / "model.safetensors.index.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"model\.safetensors\.index\.json is no index of weights"):
         HfCheckpoint(folder)
 
 
