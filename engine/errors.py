@@ -38,8 +38,8 @@ class CacheTooSmallError(KatagamiError):
 
     def __init__(self, prompt_tokens: int, needed_bytes: int, capacity_bytes: int) -> None:
         self.prompt_tokens, self.needed_bytes, self.capacity_bytes = prompt_tokens, needed_bytes, capacity_bytes
-        need = f"the prompt has {prompt_tokens} tokens, which take {needed_bytes / 2**20:,.0f} MiB of KV cache"
-        super().__init__(f"{need}; the model's cache has {capacity_bytes / 2**20:,.0f} MiB")
+        need = f"the prompt has {prompt_tokens} tokens and needs {needed_bytes:,} bytes of KV cache with an answer"
+        super().__init__(f"{need}; the model's cache has {capacity_bytes:,}")
 
 
 class BudgetBelowMinimumError(KatagamiError):

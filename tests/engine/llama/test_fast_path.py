@@ -235,7 +235,8 @@ def test_a_prompt_that_fills_the_memory_is_refused_with_the_figure(tmp_path: Pat
     engine = Engine(EngineConfig(model="tiny"), load=lambda _name: loaded)
     engine.start()
     try:
-        with pytest.raises(CacheTooSmallError, match=f"has {capacity} tokens, which take 0 MiB"):
+        needed, held = (f"{tokens * 256:,}" for tokens in (capacity + 1, capacity))
+        with pytest.raises(CacheTooSmallError, match=f"has {capacity} tokens and needs {needed} bytes .* has {held}$"):
             engine.submit("tiny", Request(((5,) * capacity,), 1))
     finally:
         engine.stop()
