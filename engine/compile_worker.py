@@ -149,7 +149,10 @@ class Worker:
 
     def _compiled(self, task: Task) -> Answer:
         limits = task.limits
-        is_stopped: Callable[[], bool] = lambda: self._stopped >= task.number  # noqa: E731
+
+        def is_stopped() -> bool:
+            return self._stopped >= task.number
+
         with working(Work(limits.max_work, limits.compile_timeout_s, is_stopped=is_stopped)):
             vocabulary = self._vocabularies[task.fingerprint]
             compiled = self._compile(task.source, vocabulary, limits=task.limits)

@@ -13,7 +13,7 @@ from engine.budget import may_close, same_text
 from engine.forcing import Forcing
 from engine.healing import Healer
 from engine.sequence import Healing, Sequence
-from schemas_cache import Matcher, Vocabulary
+from schemas_cache import Matcher, Vocabulary, pack_mask
 
 
 def drawable_words(vocabulary: Vocabulary) -> NDArray[np.uint32]:
@@ -21,7 +21,7 @@ def drawable_words(vocabulary: Vocabulary) -> NDArray[np.uint32]:
     allowed = np.zeros((len(vocabulary) + 31) // 32 * 32, bool)
     allowed[: len(vocabulary)] = [bool(data) for data in vocabulary.token_bytes]
     allowed[list(vocabulary.end_ids)] = True
-    return np.packbits(allowed, bitorder="little").view("<u4").astype(np.uint32)
+    return pack_mask(allowed)
 
 
 class Walk:

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.sequence import Healing, Sequence
-from schemas_cache import Matcher, Vocabulary
+from schemas_cache import Matcher, Vocabulary, pack_mask
 
 WordArray = NDArray[np.uint32]
 
@@ -86,7 +86,7 @@ class Healer:
             return allowed.copy() if allowed.any() else None
         bits = np.zeros(-(-len(self._token_bytes) // 32) * 32, bool)
         bits[order[start:end]] = True
-        return np.packbits(bits, bitorder="little").view("<u4").astype(np.uint32)
+        return pack_mask(bits)
 
     @cached_property
     def _sorted(self) -> tuple[NDArray[np.int32], list[bytes]]:

@@ -61,6 +61,7 @@ from schemas_cache.errors import (
     UnsatisfiableSchemaError,
 )
 from schemas_cache.limits import DEFAULT_LIMITS, Limits
+from schemas_cache.masks import pack_mask
 from schemas_cache.matcher import Matcher, fill_masks
 from schemas_cache.memory import MEMORY_BYTES
 from schemas_cache.schema import SchemaOptions
@@ -98,6 +99,7 @@ __all__ = [
     "compile_source",
     "fill_masks",
     "json_object_source",
+    "pack_mask",
     "regex_source",
     "schema_source",
 ]

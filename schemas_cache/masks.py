@@ -122,7 +122,7 @@ class MaskRows:
         allowed = np.zeros(self.words * 32, np.bool_)
         for some in token_ids:
             allowed[some] = True
-        return _pack(allowed)
+        return pack_mask(allowed)
 
     def counted_block(self, state: int) -> int:
         """Most characters of plain tokens that can be taken as counted free characters here, and as nothing else.
@@ -144,7 +144,7 @@ class MaskRows:
         with self.automaton.lock:
             digest = self._digest(state)
             row = self._rows.get(digest)
-            self._assign(state, self._add(digest, _pack(padded)) if row is None else row)
+            self._assign(state, self._add(digest, pack_mask(padded)) if row is None else row)
 
     def learned(self) -> dict[bytes, bytes]:
         """Return every row by its digest, as bytes."""
@@ -314,8 +314,9 @@ def _with_tokens(words: Words, token_ids: Iterable[int]) -> Words:
     return words
 
 
-def _pack(allowed: NDArray[np.bool_]) -> Words:
-    return np.packbits(allowed, bitorder="little").view(np.uint32)
+def pack_mask(allowed: NDArray[np.bool_]) -> Words:
+    """Pack bool (32 W,), True for allowed tokens, into uint32 (W,): bit t % 32 of word t // 32."""
+    return np.packbits(allowed, bitorder="little").view("<u4").astype(np.uint32, copy=False)
 
 
 def _nothing(_digest: bytes) -> None:

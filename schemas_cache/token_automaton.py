@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from schemas_cache.automaton import DEAD, END, START, Automaton
 from schemas_cache.fewest_tokens import FewestTokens
 from schemas_cache.limits import MAX_LIFTED_STATES
-from schemas_cache.masks import NOT_COMPUTED, MaskRows
+from schemas_cache.masks import NOT_COMPUTED, MaskRows, pack_mask
 from schemas_cache.size import least_states
 from schemas_cache.token_index import NO_NODE, TokenIndex
 from schemas_cache.trie import Int32, walk, walk_on
@@ -113,7 +113,7 @@ class TokenAutomaton:
         allowed[token_ids[fits[which]]] = True
         if self.automaton.accepting[state] and state != END:
             allowed[list(self._ends)] = True
-        return np.packbits(allowed, bitorder="little").view(np.uint32)
+        return pack_mask(allowed)
 
     def mask_after(self, state: int, prefix: bytes) -> NDArray[np.uint32]:
         """Return the tokens that begin with these bytes and go on with what may come in a state; uint32 (W,), shared.
@@ -142,7 +142,7 @@ class TokenAutomaton:
             if self.rows.reach is not None:
                 token_ids = token_ids[np.array([self._finishable(to) for to in states.tolist()], np.bool_)]
             allowed[token_ids] = True
-        return np.packbits(allowed, bitorder="little").view(np.uint32)
+        return pack_mask(allowed)
 
     def _finishable(self, state: int) -> bool:
         reach = self.rows.reach
