@@ -60,6 +60,7 @@ def test_many_schemas_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
         rss_bytes += [psutil.Process().memory_info().rss] if entries else []
         assert len(entries) < 100
     assert max(rss_bytes) - rss_bytes[1] < 8 * memory_bytes
+    cache.flush()  # what is written behind is written now
     assert [use(number) for number in (count - 1, count - 100, 0)] == ["memory", "disk", "miss"]
     cache.close()
     assert size_bytes / 4 < disk_usage(tmp_path) < size_bytes + SLACK_BYTES
